@@ -1,0 +1,219 @@
+/**
+ * The one error table. A row tells the HTTP status, the code that clients match (mostly empty, as in the public API),
+ * the sentence, and what a caller may do. `{name}` in a message is filled from the parameters given at the throw.
+ */
+
+export type RetryClass = 'never' | 'after_change' | 'safe';
+
+export interface ErrorKind {
+  readonly status: number;
+  readonly code: string;
+  readonly message: string;
+  readonly retry: RetryClass;
+}
+
+export const ERRORS = {
+  unauthenticated: {
+    status: 401,
+    code: '',
+    message: 'supplied credentials do not pass authentication',
+    retry: 'never',
+  },
+  route_not_found: { status: 404, code: '', message: 'this route does not exist', retry: 'never' },
+  method_not_allowed: {
+    status: 405,
+    code: '',
+    message: 'this route does not answer to {method}; allowed:"{allowed}"',
+    retry: 'never',
+  },
+  invalid_request: {
+    status: 400,
+    code: '',
+    message: 'invalid request; field:"{field}", problem:"{problem}"',
+    retry: 'after_change',
+  },
+  invalid_json: { status: 400, code: '', message: 'the request body is not valid JSON', retry: 'after_change' },
+  body_too_large: {
+    status: 413,
+    code: '',
+    message: 'the request body is larger than {limit_bytes} bytes',
+    retry: 'after_change',
+  },
+  unsupported_media_type: {
+    status: 415,
+    code: '',
+    message: 'the request body must be application/json; content_type:"{content_type}"',
+    retry: 'after_change',
+  },
+  not_found: { status: 404, code: '', message: '{noun} not found', retry: 'never' },
+  organization_key_refused: {
+    status: 404,
+    code: '',
+    message: 'not allowed for organization API keys',
+    retry: 'never',
+  },
+  project_key_out_of_scope: {
+    status: 404,
+    code: '',
+    message:
+      'not allowed to perform actions outside the project this key is scoped to; subject_project_id:"{project_id}"',
+    retry: 'never',
+  },
+  branch_exists: {
+    status: 409,
+    code: 'BRANCH_ALREADY_EXISTS',
+    message: 'branch already exists; branch_name:"{name}"',
+    retry: 'after_change',
+  },
+  role_exists: { status: 409, code: '', message: 'role already exists; role_name:"{name}"', retry: 'after_change' },
+  database_exists: {
+    status: 409,
+    code: '',
+    message: 'database already exists; database_name:"{name}"',
+    retry: 'after_change',
+  },
+  database_owner_not_found: {
+    status: 404,
+    code: '',
+    message: 'database owner not found; role_name:"{name}"',
+    retry: 'after_change',
+  },
+  role_owns_databases: {
+    status: 422,
+    code: '',
+    message: 'cannot delete a role that owns databases; role_name:"{name}", databases:"{databases}"',
+    retry: 'after_change',
+  },
+  name_reserved: { status: 422, code: '', message: '{noun} name is reserved; name:"{name}"', retry: 'after_change' },
+  role_protected: {
+    status: 422,
+    code: 'ROLE_PROTECTED',
+    message: 'role is protected; role_name:"{name}"',
+    retry: 'never',
+  },
+  roles_limit: {
+    status: 422,
+    code: 'ROLES_LIMIT_EXCEEDED',
+    message: 'roles limit exceeded; limit:"{limit}"',
+    retry: 'after_change',
+  },
+  databases_limit: {
+    status: 422,
+    code: 'DATABASES_LIMIT_EXCEEDED',
+    message: 'databases limit exceeded; limit:"{limit}"',
+    retry: 'after_change',
+  },
+  endpoint_exists: {
+    status: 422,
+    code: 'ENDPOINTS_LIMIT_EXCEEDED',
+    message: 'read_write endpoint already exists; branch_id:"{branch_id}", endpoint_id:"{endpoint_id}"',
+    retry: 'after_change',
+  },
+  endpoint_disabled: {
+    status: 422,
+    code: '',
+    message: 'endpoint is disabled; endpoint_id:"{id}"',
+    retry: 'after_change',
+  },
+  endpoint_transitional: {
+    status: 423,
+    code: '',
+    message: 'endpoint is in some transitive state, could not {verb}',
+    retry: 'safe',
+  },
+  endpoint_not_active: {
+    status: 422,
+    code: '',
+    message: 'endpoint is not active, only an active endpoint can be restarted; endpoint_id:"{id}"',
+    retry: 'after_change',
+  },
+  branch_not_ready: { status: 422, code: '', message: 'branch not ready yet', retry: 'safe' },
+  branch_has_children: {
+    status: 422,
+    code: '',
+    message: 'cannot delete branch that has children: {children}',
+    retry: 'after_change',
+  },
+  branch_protected: { status: 422, code: '', message: 'cannot {verb} protected branch', retry: 'after_change' },
+  branch_default: { status: 422, code: '', message: 'cannot delete the default branch', retry: 'after_change' },
+  project_has_protected_branch: {
+    status: 422,
+    code: '',
+    message: 'cannot delete project with a protected branch; branches:"{branches}"',
+    retry: 'after_change',
+  },
+  invalid_size: {
+    status: 400,
+    code: '',
+    message: 'compute size is not allowed; problem:"{problem}"',
+    retry: 'after_change',
+  },
+  retention_too_long: {
+    status: 400,
+    code: '',
+    message:
+      'requested history retention seconds exceeds allowed maximum; requested_history_retention_seconds:"{requested}", max:"{max}"',
+    retry: 'after_change',
+  },
+  not_available: { status: 501, code: '', message: '{feature} is not available on this server', retry: 'never' },
+  passwords_not_stored: {
+    status: 412,
+    code: '',
+    message: 'the project does not store passwords; project_id:"{project_id}"',
+    retry: 'never',
+  },
+  role_without_password: {
+    status: 404,
+    code: '',
+    message: 'role has no password to reveal; role_name:"{name}"',
+    retry: 'never',
+  },
+  operations_running: {
+    status: 423,
+    code: '',
+    message: 'project already has running conflicting operations, scheduling of new ones is prohibited',
+    retry: 'safe',
+  },
+  pg_setting_refused: {
+    status: 400,
+    code: '',
+    message: 'Postgres setting cannot be changed here; name:"{name}", problem:"{problem}"',
+    retry: 'after_change',
+  },
+  storage_full: {
+    status: 422,
+    code: '',
+    message: 'the storage pool is too full for a new {noun}: {free_bytes} bytes free, {reserve_bytes} kept in reserve',
+    retry: 'after_change',
+  },
+  unavailable: { status: 503, code: '', message: 'the service is not ready, please try again', retry: 'safe' },
+  internal: {
+    status: 500,
+    code: '',
+    message: 'internal error, see the server log under this request id',
+    retry: 'safe',
+  },
+} as const satisfies Record<string, ErrorKind>;
+
+export type ErrorName = keyof typeof ERRORS;
+
+/** An error meant for the caller to read. Anything else that is thrown shows as `internal` with the request id. */
+export class CoppiceError extends Error {
+  readonly kind: ErrorName;
+  readonly status: number;
+  readonly code: string;
+  readonly retry: RetryClass;
+
+  constructor(kind: ErrorName, params: Readonly<Record<string, string | number>> = {}, options?: ErrorOptions) {
+    const row: ErrorKind = ERRORS[kind];
+    super(
+      row.message.replace(/\{(\w+)\}/g, (_, name: string) => String(params[name] ?? '')),
+      options,
+    );
+    this.name = 'CoppiceError';
+    this.kind = kind;
+    this.status = row.status;
+    this.code = row.code;
+    this.retry = row.retry;
+  }
+}

@@ -1,0 +1,37 @@
+/**
+ * Every bound of the product in one place. Units are last in the name. Values that a person may change
+ * are in `settings.ts`; these are the ones that hold everywhere.
+ */
+export const LIMITS = {
+  /** Public API: names of projects and branches. */
+  name_characters: 256,
+  /** Public API: names of API keys and endpoints. */
+  short_name_characters: 64,
+  /** Postgres identifiers (NAMEDATALEN - 1). */
+  identifier_bytes: 63,
+  roles_per_branch: 500,
+  databases_per_branch: 500,
+  annotations_per_branch: 50,
+  request_body_bytes: 1024 * 1024,
+  projects_page_default: 10,
+  projects_page_max: 400,
+  operations_page_max: 1000,
+  branches_page_max: 10_000,
+  history_retention_seconds_default: 86_400,
+  history_retention_seconds_max: 2_592_000,
+  suspend_timeout_seconds_default: 300,
+  suspend_timeout_seconds_max: 604_800,
+  /** Unfinished calls of one project; the next one is refused with 423. */
+  unfinished_calls_per_project: 200,
+  /** Startup packet, from the first byte to authentication (the public proxy uses the same bounds). */
+  startup_packet_bytes: 10_000,
+  password_message_bytes: 512,
+  handshake_timeout_ms: 15_000,
+  authentication_timeout_ms: 15_000,
+  /** A connection waits this long for its compute to wake. */
+  wake_timeout_ms: 60_000,
+  compute_log_bytes: 10 * 1024 * 1024,
+  compute_log_files: 3,
+  /** Longest path of a Unix socket, without the terminating zero. */
+  socket_path_bytes: 107,
+} as const;

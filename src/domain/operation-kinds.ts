@@ -1,0 +1,86 @@
+/**
+ * The one table of operation kinds. An operation claims what it touches; two operations conflict when they claim the
+ * same thing and one of them exclusively. A call waits for every earlier call that it conflicts with.
+ */
+
+export type ClaimMode = 'shared' | 'exclusive';
+
+/** What can be claimed: columns of an operation's row. `source` is the timeline that a branch is made from. */
+export interface Claims {
+  readonly project?: ClaimMode;
+  readonly timeline?: ClaimMode;
+  readonly source?: ClaimMode;
+  readonly endpoint?: ClaimMode;
+}
+
+export interface OperationKind {
+  /** For people: the console's and the documentation's name. */
+  readonly title: string;
+  readonly claims: Claims;
+  /** Attempts before the operation is `failed`, which waits for a person or a later event. */
+  readonly attempts: number;
+  /** Bound of one attempt. */
+  readonly deadline_ms: number;
+}
+
+export const OPERATION_KINDS = {
+  create_timeline: { title: 'Create timeline', claims: { project: 'exclusive' }, attempts: 5, deadline_ms: 120_000 },
+  create_branch: {
+    title: 'Create branch',
+    claims: { project: 'shared', timeline: 'exclusive', source: 'shared' },
+    attempts: 5,
+    deadline_ms: 600_000,
+  },
+  start_compute: {
+    title: 'Start compute',
+    claims: { project: 'shared', timeline: 'exclusive', endpoint: 'exclusive' },
+    attempts: 5,
+    deadline_ms: 120_000,
+  },
+  suspend_compute: {
+    title: 'Suspend compute',
+    claims: { project: 'shared', timeline: 'exclusive', endpoint: 'exclusive' },
+    attempts: 5,
+    deadline_ms: 120_000,
+  },
+  apply_config: {
+    title: 'Apply config',
+    claims: { project: 'shared', timeline: 'exclusive', endpoint: 'exclusive' },
+    attempts: 5,
+    deadline_ms: 120_000,
+  },
+  apply_storage_config: {
+    title: 'Apply storage config',
+    claims: { project: 'shared' },
+    attempts: 5,
+    deadline_ms: 60_000,
+  },
+  delete_timeline: {
+    title: 'Delete timeline',
+    claims: { project: 'shared', timeline: 'exclusive' },
+    attempts: 20,
+    deadline_ms: 600_000,
+  },
+  delete_tenant: { title: 'Delete tenant', claims: { project: 'exclusive' }, attempts: 20, deadline_ms: 600_000 },
+} as const satisfies Record<string, OperationKind>;
+
+export type OperationAction = keyof typeof OPERATION_KINDS;
+
+export const OPERATION_STATUSES = [
+  'scheduling',
+  'running',
+  'finished',
+  'failed',
+  'cancelling',
+  'cancelled',
+  'skipped',
+] as const;
+export type OperationStatus = (typeof OPERATION_STATUSES)[number];
+
+/** Statuses in which an operation holds its claims. `failed` does not: it waits for a person or a later event. */
+export const UNFINISHED_STATUSES = ['scheduling', 'running', 'cancelling'] as const;
+
+/** Delay before attempt `failures + 1`: doubling from 0.5 s, at most 60 s. */
+export function retryDelayMs(failures: number): number {
+  return Math.min(60_000, 500 * 2 ** Math.max(0, failures - 1));
+}

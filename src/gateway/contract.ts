@@ -1,0 +1,47 @@
+import type { Duplex } from 'node:stream';
+import type { EndpointId } from '../domain/ids.ts';
+
+/**
+ * What the gateway needs from the rest, handed in by `main`. The gateway never sees the store or a driver.
+ */
+
+/** A role as the gateway must know it to let somebody in. */
+export interface RoleSecret {
+  /** Postgres's text form of the SCRAM verifier; null when the role has no password. */
+  readonly verifier: string | null;
+  readonly can_login: boolean;
+  readonly valid_until: Date | null;
+}
+
+/** Where an endpoint is, and who may enter. */
+export interface EndpointEntry {
+  readonly endpoint_id: EndpointId;
+  readonly disabled: boolean;
+  /** `stopping`: hold the connection and ask for a wake, which is served by the next start. */
+  readonly state: 'running' | 'stopping' | 'stopped';
+}
+
+export interface Directory {
+  /** The endpoint, or undefined when there is none. Answers from what this process last heard; cheap. */
+  endpoint(id: EndpointId): Promise<EndpointEntry | undefined>;
+  /** The role's secret, or undefined. `refresh` asks the running server once more (a password changed in SQL). */
+  role(id: EndpointId, name: string, options?: { refresh?: boolean }): Promise<RoleSecret | undefined>;
+}
+
+/** A user-facing reason why an endpoint could not be woken. Its message is shown to the client. */
+export class WakeError extends Error {
+  /** SQLSTATE */
+  readonly code: string;
+  constructor(code: string, message: string) {
+    super(message);
+    this.name = 'WakeError';
+    this.code = code;
+  }
+}
+
+export interface Waker {
+  /** A stream to the endpoint's server if one listens right now; undefined when it sleeps or stops. */
+  dial(id: EndpointId): Promise<Duplex | undefined>;
+  /** Resolves once the endpoint's compute accepts connections. Wakes of one endpoint are one start. Throws WakeError. */
+  wake(id: EndpointId, signal: AbortSignal): Promise<void>;
+}
