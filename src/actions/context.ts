@@ -1,0 +1,26 @@
+import type { Vault } from '../domain/credentials.ts';
+import type { Store } from '../store/connection.ts';
+
+/** Facts of this installation that actions need; decided by `main` at start. */
+export interface InstallationFacts {
+  readonly region_id: string;
+  /** Host names are `<endpoint id>.<domain>`. */
+  readonly domain: string;
+  /** In every string and host when it is not 5432. */
+  readonly pg_port: number;
+  /** False where names below the default domain do not resolve: strings then name `localhost`. */
+  readonly domain_resolves: boolean;
+  readonly min_suspend_timeout_seconds: number;
+  readonly default_pg_version: number;
+  /** Postgres major version -> id of the distribution that new projects get. */
+  readonly distributions: ReadonlyMap<number, string>;
+  /** First uid of the range reserved for projects; undefined where everything runs as one user. */
+  readonly uid_base?: number;
+}
+
+export interface ActionContext {
+  /** Commits are durable. */
+  readonly store: Store;
+  readonly vault: Vault;
+  readonly installation: InstallationFacts;
+}

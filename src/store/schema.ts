@@ -1,0 +1,255 @@
+import type { ColumnType, Generated, Selectable } from 'kysely';
+import type { OperationAction, OperationStatus } from '../domain/operation-kinds.ts';
+import type { ObservedCompute } from '../domain/states.ts';
+
+/** Kysely's view of our own database; `migrations/` is the truth, a test compares the two. */
+
+type Time = ColumnType<Date, Date | undefined, Date>;
+type OptionalTime = ColumnType<Date | null, Date | null | undefined, Date | null>;
+type Json<T> = ColumnType<T, string, string>;
+type OptionalJson<T> = ColumnType<T | null, string | null | undefined, string | null>;
+/** bigint columns are read as numbers (see connection.ts); none of ours outgrows 2^53. */
+type Big = ColumnType<number, number | undefined, number>;
+
+/** Template for endpoints made later; fields as in the API. */
+export interface EndpointDefaults {
+  readonly pg_settings?: Readonly<Record<string, string>>;
+  readonly autoscaling_limit_min_cu?: number;
+  readonly autoscaling_limit_max_cu?: number;
+  readonly suspend_timeout_seconds?: number;
+}
+
+/** `project.settings` as in the API; kept as sent, merged key by key. */
+export type ProjectSettings = Readonly<Record<string, unknown>>;
+
+export interface UsersTable {
+  id: Generated<string>;
+  email: string;
+  name: Generated<string>;
+  created_at: Time;
+  updated_at: Time;
+}
+
+export interface OrganizationsTable {
+  id: string;
+  name: string;
+  handle: string;
+  plan: Generated<string>;
+  created_at: Time;
+  updated_at: Time;
+}
+
+export interface MembershipsTable {
+  id: Generated<string>;
+  organization_id: string;
+  user_id: string;
+  role: 'admin' | 'member';
+  joined_at: Time;
+}
+
+export interface ProjectsTable {
+  id: string;
+  organization_id: string;
+  name: string;
+  region_id: string;
+  pg_version: number;
+  distribution_id: string;
+  provisioner: string;
+  store_passwords: boolean;
+  history_retention_seconds: number;
+  default_endpoint_settings: Json<EndpointDefaults>;
+  settings: Json<ProjectSettings>;
+  uid: number;
+  created_by: string | null;
+  created_at: Time;
+  updated_at: Time;
+  deleted_at: OptionalTime;
+  applied_history_retention_seconds: number | null;
+  purged_at: OptionalTime;
+}
+
+export interface ApiKeysTable {
+  id: Big;
+  kind: 'personal' | 'organization' | 'project';
+  name: string;
+  secret_hash: Buffer;
+  user_id: string | null;
+  organization_id: string | null;
+  project_id: string | null;
+  created_by: string;
+  created_at: Time;
+  revoked_at: OptionalTime;
+  last_used_at: OptionalTime;
+  last_used_from_addr: string | null;
+}
+
+export interface TimelinesTable {
+  id: string;
+  project_id: string;
+  parent_id: string | null;
+  distribution_id: string;
+  created_at: Time;
+  deleted_at: OptionalTime;
+  volume: OptionalJson<{ driver: string; id: string }>;
+  system_identifier: string | null;
+  ready_at: OptionalTime;
+  applied_config_generation: Big;
+  logical_size_bytes: number | null;
+  unshared_size_bytes: number | null;
+  measured_at: OptionalTime;
+  purged_at: OptionalTime;
+}
+
+export interface BranchesTable {
+  id: string;
+  project_id: string;
+  timeline_id: string;
+  parent_id: string | null;
+  parent_lsn: string | null;
+  parent_timestamp: OptionalTime;
+  name: string;
+  is_default: Generated<boolean>;
+  protected: Generated<boolean>;
+  init_source: Generated<string>;
+  annotations: ColumnType<Record<string, string>, string | undefined, string>;
+  created_by: string | null;
+  created_at: Time;
+  updated_at: Time;
+  expires_at: OptionalTime;
+  deleted_at: OptionalTime;
+  config_generation: Big;
+}
+
+export interface EndpointsTable {
+  id: string;
+  project_id: string;
+  branch_id: string;
+  name: string | null;
+  type: 'read_write' | 'read_only';
+  min_cu: number;
+  max_cu: number;
+  suspend_timeout_seconds: number;
+  pg_settings: ColumnType<Record<string, string>, string | undefined, string>;
+  pooler_enabled: Generated<boolean>;
+  passwordless_access: Generated<boolean>;
+  disabled: Generated<boolean>;
+  created_at: Time;
+  updated_at: Time;
+  deleted_at: OptionalTime;
+  observed_state: ColumnType<ObservedCompute, ObservedCompute | undefined, ObservedCompute>;
+  compute: OptionalJson<{ driver: string; id: string }>;
+  started_spec_hash: string | null;
+  current_cu: number | null;
+  started_at: OptionalTime;
+  suspended_at: OptionalTime;
+  last_active_at: OptionalTime;
+  crashes: Generated<number>;
+  removed_at: OptionalTime;
+}
+
+export interface RolesTable {
+  id: Big;
+  branch_id: string;
+  name: string;
+  origin: 'api' | 'sql';
+  can_login: Generated<boolean>;
+  verifier: string | null;
+  sealed_password: Buffer | null;
+  valid_until: OptionalTime;
+  created_at: Time;
+  updated_at: Time;
+  deleted_at: OptionalTime;
+}
+
+export interface DatabasesTable {
+  id: Big;
+  branch_id: string;
+  name: string;
+  owner_name: string;
+  origin: 'api' | 'sql';
+  created_at: Time;
+  updated_at: Time;
+  deleted_at: OptionalTime;
+  applied_name: string | null;
+}
+
+export interface CallsTable {
+  id: string;
+  seq: Big;
+  project_id: string;
+  created_at: Time;
+  finished_at: OptionalTime;
+  held_by: string | null;
+}
+
+export interface OperationsTable {
+  id: string;
+  call_id: string;
+  position: number;
+  project_id: string;
+  branch_id: string | null;
+  endpoint_id: string | null;
+  timeline_id: string | null;
+  source_timeline_id: string | null;
+  action: OperationAction;
+  status: OperationStatus;
+  arguments: ColumnType<Record<string, unknown>, string | undefined, string>;
+  error: string | null;
+  failures_count: Generated<number>;
+  retry_at: OptionalTime;
+  created_at: Time;
+  updated_at: Time;
+  started_at: OptionalTime;
+  finished_at: OptionalTime;
+}
+
+export interface WorkersTable {
+  id: string;
+  started_at: Time;
+  heartbeat_at: Time;
+}
+
+export interface InstallationTable {
+  only: Generated<boolean>;
+  id: Generated<string>;
+  created_at: Time;
+}
+
+export interface StoragePoolsTable {
+  name: string;
+  driver: string;
+  path: string;
+  total_bytes: number;
+  free_bytes: number;
+  reserve_bytes: number;
+  observed_at: Time;
+}
+
+export interface Schema {
+  users: UsersTable;
+  organizations: OrganizationsTable;
+  memberships: MembershipsTable;
+  projects: ProjectsTable;
+  api_keys: ApiKeysTable;
+  timelines: TimelinesTable;
+  branches: BranchesTable;
+  endpoints: EndpointsTable;
+  roles: RolesTable;
+  databases: DatabasesTable;
+  calls: CallsTable;
+  operations: OperationsTable;
+  workers: WorkersTable;
+  installation: InstallationTable;
+  storage_pools: StoragePoolsTable;
+}
+
+export type UserRow = Selectable<UsersTable>;
+export type OrganizationRow = Selectable<OrganizationsTable>;
+export type ProjectRow = Selectable<ProjectsTable>;
+export type ApiKeyRow = Selectable<ApiKeysTable>;
+export type TimelineRow = Selectable<TimelinesTable>;
+export type BranchRow = Selectable<BranchesTable>;
+export type EndpointRow = Selectable<EndpointsTable>;
+export type RoleRow = Selectable<RolesTable>;
+export type DatabaseRow = Selectable<DatabasesTable>;
+export type OperationRow = Selectable<OperationsTable>;
