@@ -84,3 +84,25 @@ export const UNFINISHED_STATUSES = ['scheduling', 'running', 'cancelling'] as co
 export function retryDelayMs(failures: number): number {
   return Math.min(60_000, 500 * 2 ** Math.max(0, failures - 1));
 }
+
+/** What an operation touches. */
+export interface ClaimSubjects {
+  readonly project_id: string;
+  readonly timeline_id?: string;
+  readonly source_timeline_id?: string;
+  readonly endpoint_id?: string;
+}
+
+/** The claims of one operation as keys; two operations conflict when a key of one is an exclusive key of the other. */
+export function claimKeys(action: OperationAction, subjects: ClaimSubjects): Record<ClaimMode, string[]> {
+  const claims: Claims = OPERATION_KINDS[action].claims;
+  const keys: Record<ClaimMode, string[]> = { shared: [], exclusive: [] };
+  const claim = (mode: ClaimMode | undefined, noun: string, id: string | undefined) => {
+    if (mode && id) keys[mode].push(`${noun}:${id}`);
+  };
+  claim(claims.project, 'project', subjects.project_id);
+  claim(claims.timeline, 'timeline', subjects.timeline_id);
+  claim(claims.source, 'timeline', subjects.source_timeline_id);
+  claim(claims.endpoint, 'endpoint', subjects.endpoint_id);
+  return keys;
+}

@@ -159,6 +159,7 @@ export interface RolesTable {
   created_at: Time;
   updated_at: Time;
   deleted_at: OptionalTime;
+  applied_verifier: string | null;
 }
 
 export interface DatabasesTable {
@@ -179,6 +180,7 @@ export interface CallsTable {
   project_id: string;
   created_at: Time;
   finished_at: OptionalTime;
+  run_at: OptionalTime;
   held_by: string | null;
 }
 
@@ -192,6 +194,8 @@ export interface OperationsTable {
   timeline_id: string | null;
   source_timeline_id: string | null;
   action: OperationAction;
+  claims_exclusive: string[];
+  claims_shared: string[];
   status: OperationStatus;
   arguments: ColumnType<Record<string, unknown>, string | undefined, string>;
   error: string | null;
@@ -205,6 +209,7 @@ export interface OperationsTable {
 
 export interface WorkersTable {
   id: string;
+  data_directory_id: string;
   started_at: Time;
   heartbeat_at: Time;
 }

@@ -168,7 +168,9 @@ create table roles (
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   -- Dropped from the server, and then from here, by the next apply_config.
-  deleted_at timestamptz
+  deleted_at timestamptz,
+  -- observed: the verifier in the server, which differs while a new password waits
+  applied_verifier text
 );
 create unique index roles_branch_id_name_key on roles (branch_id, name);
 
@@ -193,6 +195,8 @@ create table calls (
   project_id text not null references projects,
   created_at timestamptz not null default now(),
   finished_at timestamptz,
+  -- Not before: a retry that waits.
+  run_at timestamptz,
   -- The worker that runs it now.
   held_by text
 );
@@ -209,6 +213,9 @@ create table operations (
   -- The timeline that a branch is made from.
   source_timeline_id uuid references timelines,
   action text not null,
+  -- What it touches, from the table of kinds: `project:<id>`, `timeline:<id>`, `endpoint:<id>`.
+  claims_exclusive text[] not null,
+  claims_shared text[] not null,
   status text not null check (status in ('scheduling', 'running', 'finished', 'failed', 'cancelling', 'cancelled', 'skipped')),
   arguments jsonb not null default '{}',
   error text,
@@ -226,9 +233,11 @@ create index operations_unfinished_endpoint_idx on operations (endpoint_id)
 create index operations_unfinished_project_idx on operations (project_id)
   where status in ('scheduling', 'running', 'cancelling');
 
--- Processes that run operations. One that stops beating is dead, and what it held is taken over.
+-- Processes that run operations. One that stops beating is dead, and what it held is taken over; so is one of the same
+-- data directory, since only one process at a time can own that.
 create table workers (
   id text primary key,
+  data_directory_id text not null,
   started_at timestamptz not null default now(),
   heartbeat_at timestamptz not null default now()
 );

@@ -1,0 +1,150 @@
+import { isIP } from 'node:net';
+import { resolve } from 'node:path';
+import { LIMITS } from './limits.ts';
+import {
+  SETTINGS,
+  type Setting,
+  type SettingName,
+  type Settings,
+  type SettingsMachine,
+  type SettingType,
+  settingFlag,
+  settingVariable,
+} from './settings.ts';
+
+/** Flags as a command-line parser gives them: camel-case names, `true` for a flag without a value. */
+export type GivenFlags = Readonly<Record<string, string | boolean | undefined>>;
+
+export type SettingsResult =
+  | { readonly settings: Settings; readonly warnings: readonly string[] }
+  /** Every problem at once, one sentence each: which setting, the value unless it is secret, what to give instead. */
+  | { readonly problems: readonly string[] };
+
+/** The text is not a value of the type; the message ends a sentence that begins with the setting and its text. */
+class UnreadableValue extends Error {}
+
+type Reader = (text: string, setting: Setting, machine: SettingsMachine) => unknown;
+
+const TRUE = new Set(['true', '1', 'yes', 'on']);
+const FALSE = new Set(['false', '0', 'no', 'off']);
+const HOST_NAME = /^(?=.{1,190}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/;
+/** Set by container platforms for a service that happens to be called coppice; not ours to judge. */
+const PLATFORM_VARIABLE = /^COPPICE_(SERVICE_|PORT(_|$)|(.+_)?(TEST|BENCH)_)/;
+
+function readInteger(text: string, smallest: number, largest: number, what: string): number {
+  const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= smallest && value <= largest) return value;
+  throw new UnreadableValue(`is not ${what}; give a whole number from ${smallest} to ${largest}`);
+}
+
+function readMatching(pattern: RegExp, advice: string): Reader {
+  return (text) => {
+    if (pattern.test(text)) return text;
+    throw new UnreadableValue(advice);
+  };
+}
+
+function readItems(text: string): string[] {
+  const items = text.split(',').map((item) => item.trim());
+  if (items.includes('')) throw new UnreadableValue('has an empty item; separate the items by single commas');
+  return [...new Set(items)];
+}
+
+function readChoice(text: string, { allowed = [] }: Setting): string {
+  if (allowed.includes(text)) return text;
+  throw new UnreadableValue(`is not among the choices; give one of ${allowed.join(', ')}`);
+}
+
+const READERS: Record<SettingType, Reader> = {
+  address_list: (text) => {
+    const items = readItems(text);
+    const wrong = items.find((item) => isIP(item) === 0);
+    if (wrong === undefined) return items;
+    throw new UnreadableValue(`holds "${wrong}", which is not an IP address; give addresses separated by commas`);
+  },
+  api_key: readMatching(/^[\x21-\x7e]{16,256}$/, 'must be 16 to 256 printable characters without white space'),
+  boolean: (text) => {
+    if (TRUE.has(text.toLowerCase())) return true;
+    if (FALSE.has(text.toLowerCase())) return false;
+    throw new UnreadableValue('is neither true nor false; give one of the two');
+  },
+  choice: readChoice,
+  choice_list: (text, setting) => readItems(text).map((item) => readChoice(item, setting)),
+  domain: readMatching(HOST_NAME, 'is not a domain name; give one in lower case, such as db.example.com'),
+  email: readMatching(/^[^\s@]+@[^\s@]{1,190}$/, 'is not an email address; give one such as you@example.com'),
+  path: (text, _, { cwd }) => resolve(cwd, text),
+  port: (text) => readInteger(text, 0, 65_535, 'a port'),
+  postgres_url: (text) => {
+    if (/^postgres(ql)?:\/\/./.test(text) && URL.canParse(text)) return text;
+    throw new UnreadableValue('is not a Postgres address; give one such as postgres://user@host/database');
+  },
+  region: readMatching(/^[a-z0-9-]{1,60}$/, 'is not a region; give up to 60 lower-case letters, digits and hyphens'),
+  seconds: (text) => readInteger(text, 1, LIMITS.suspend_timeout_seconds_max, 'a number of seconds'),
+};
+
+const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+/** What was given for a setting and where, a flag before a variable. An empty variable counts as not set. */
+function given(
+  name: SettingName,
+  flags: GivenFlags,
+  env: SettingsMachine['env'],
+): { text: string; by: string } | undefined {
+  const flag = flags[camelCase(name)];
+  if (flag !== undefined) return { text: String(flag), by: settingFlag(name) };
+  const variable = settingVariable(name);
+  const text = env[variable];
+  return text ? { text, by: variable } : undefined;
+}
+
+function pairProblems(values: Record<string, unknown>): string[] {
+  const problems: string[] = [];
+  if (values.api_port === values.pg_port && typeof values.api_port === 'number' && values.api_port !== 0) {
+    problems.push(
+      `${settingFlag('api_port')} and ${settingFlag('pg_port')} are both ${values.api_port}; give two ports`,
+    );
+  }
+  for (const [one, other] of [
+    ['tls_cert', 'tls_key'],
+    ['tls_key', 'tls_cert'],
+  ] as const) {
+    if (values[one] !== undefined && values[other] === undefined) {
+      problems.push(`${settingFlag(one)} is given without ${settingFlag(other)}; give both or neither`);
+    }
+  }
+  return problems;
+}
+
+function unknownVariables(env: SettingsMachine['env']): string[] {
+  const known = new Set((Object.keys(SETTINGS) as SettingName[]).map(settingVariable));
+  return Object.keys(env)
+    .filter((name) => name.startsWith('COPPICE_') && !known.has(name) && !PLATFORM_VARIABLE.test(name))
+    .map((name) => `${name} is set but is not a setting; docs/settings.md names them all`);
+}
+
+/** Reads every setting: flag, else environment variable, else default. Pure. */
+export function readSettings(flags: GivenFlags, machine: SettingsMachine): SettingsResult {
+  const values: Record<string, unknown> = {};
+  const problems: string[] = [];
+  for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
+    const source = given(name, flags, machine.env);
+    const fallback = typeof setting.default === 'function' ? setting.default(machine, values) : setting.default;
+    const text = source?.text ?? fallback;
+    if (text === undefined) {
+      // Silent when a setting above it, which this default hangs on, is what is wrong.
+      if (setting.default !== undefined && name === 'data_dir') {
+        problems.push(`${settingFlag(name)} has no default here, since HOME is not set; give a directory`);
+      }
+      continue;
+    }
+    try {
+      values[name] = READERS[setting.type](text, setting, machine);
+    } catch (error) {
+      if (!(error instanceof UnreadableValue)) throw error;
+      problems.push(`${source?.by ?? settingFlag(name)}${setting.secret ? '' : `: "${text}"`} ${error.message}`);
+    }
+  }
+  problems.push(...pairProblems(values));
+  if (problems.length > 0) return { problems };
+  return { settings: values as unknown as Settings, warnings: unknownVariables(machine.env) };
+}

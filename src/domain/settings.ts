@@ -1,0 +1,182 @@
+import { isAbsolute, join } from 'node:path';
+
+/**
+ * The one table of settings. Each is an environment variable and a flag of `coppice up`, and a line of
+ * docs/settings.md, which is written from here. `readSettings` turns what was given into values.
+ */
+
+/** What `readSettings` looks at besides the flags. */
+export interface SettingsMachine {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** undefined where the system has no user ids. */
+  readonly uid: number | undefined;
+  /** Relative paths are taken from here. */
+  readonly cwd: string;
+}
+
+export type SettingType =
+  | 'address_list'
+  | 'api_key'
+  | 'boolean'
+  | 'choice'
+  | 'choice_list'
+  | 'domain'
+  | 'email'
+  | 'path'
+  | 'port'
+  | 'postgres_url'
+  | 'region'
+  | 'seconds';
+
+/** A default that depends on the machine or on a setting above it; undefined when none can be told. */
+type ComputedDefault = (machine: SettingsMachine, above: Readonly<Record<string, unknown>>) => string | undefined;
+
+export interface Setting {
+  readonly type: SettingType;
+  /** One or two sentences for people; Markdown code spans are allowed. */
+  readonly description: string;
+  /** Given as a person would write it. Without one the setting may be left out. */
+  readonly default?: string | ComputedDefault;
+  /** How the documentation shows a computed or a missing default. */
+  readonly default_text?: string;
+  /** Of `choice` and `choice_list`. */
+  readonly allowed?: readonly string[];
+  /** The value never reaches a log, a message or an error. */
+  readonly secret?: true;
+}
+
+function defaultDataDirectory({ env, uid }: SettingsMachine): string | undefined {
+  if (uid === 0) return '/var/lib/coppice';
+  // The XDG base directory specification: a relative value is to be ignored.
+  if (env.XDG_DATA_HOME && isAbsolute(env.XDG_DATA_HOME)) return join(env.XDG_DATA_HOME, 'coppice');
+  return env.HOME ? join(env.HOME, '.local', 'share', 'coppice') : undefined;
+}
+
+export const SETTINGS = {
+  data_dir: {
+    type: 'path',
+    default: defaultDataDirectory,
+    default_text: '`/var/lib/coppice` as root, else `coppice` in `$XDG_DATA_HOME` or `~/.local/share`',
+    description: 'Everything that Coppice keeps: volumes, archives, its own database, keys and logs.',
+  },
+  api_port: {
+    type: 'port',
+    default: '7432',
+    description: 'HTTP: the management API under `/api/v2`, health, metrics. 0 picks a free port.',
+  },
+  pg_port: {
+    type: 'port',
+    default: '5432',
+    description: 'Postgres clients connect here. 0 picks a free port.',
+  },
+  listen: {
+    type: 'address_list',
+    default: '127.0.0.1,::1',
+    description:
+      'IP addresses that both ports listen on. The default serves this machine alone; `0.0.0.0,::` serves every network the machine is in.',
+  },
+  domain: {
+    type: 'domain',
+    default: 'localhost',
+    description: 'Endpoints are named `<endpoint>.<domain>`. DNS must answer for `*.<domain>` with this machine.',
+  },
+  region_id: {
+    type: 'region',
+    default: 'local',
+    description: 'The one region that the API shows.',
+  },
+  database_url: {
+    type: 'postgres_url',
+    default_text: 'a Postgres of its own in the data directory',
+    secret: true,
+    description: "A PostgreSQL database for Coppice's own records.",
+  },
+  bootstrap_api_key: {
+    type: 'api_key',
+    default_text: 'none; `coppice keys create` makes one',
+    secret: true,
+    description: 'A personal API key of the first user, for automation: at least 16 characters, no white space.',
+  },
+  bootstrap_email: {
+    type: 'email',
+    default: 'admin@localhost',
+    description: 'Address of the first user, who is made at the first start.',
+  },
+  master_key_file: {
+    type: 'path',
+    default: (_, { data_dir }) => (typeof data_dir === 'string' ? join(data_dir, 'master.key') : undefined),
+    default_text: '`master.key` in the data directory',
+    description:
+      'The key that stored role passwords are encrypted with. Made at the first start; without it they are lost.',
+  },
+  tls_cert: {
+    type: 'path',
+    default_text: 'certificates of an authority made in the data directory',
+    description: 'Certificate chain in PEM form for `*.<domain>`. Given together with the key.',
+  },
+  tls_key: {
+    type: 'path',
+    default_text: 'as above',
+    description: 'Private key in PEM form of that certificate.',
+  },
+  require_tls: {
+    type: 'boolean',
+    default: 'false',
+    description: 'Refuse Postgres connections without TLS, from this machine too.',
+  },
+  roles: {
+    type: 'choice_list',
+    allowed: ['api', 'engine', 'gateway'],
+    default: 'api,engine,gateway',
+    description: 'What this process does. More than one process may share a database.',
+  },
+  storage: {
+    type: 'choice',
+    allowed: ['auto', 'btrfs', 'reflink', 'copy'],
+    default: 'auto',
+    description: 'How branches are copied. `auto` takes the best that the file system of the data directory can do.',
+  },
+  min_suspend_timeout_seconds: {
+    type: 'seconds',
+    default: '60',
+    description: 'The shortest time without activity after which a compute may be set to be suspended.',
+  },
+  keep_computes: {
+    type: 'boolean',
+    default: 'false',
+    description: 'Leave computes running when Coppice stops; the next start takes them over.',
+  },
+  log_level: {
+    type: 'choice',
+    allowed: ['debug', 'info', 'warn', 'error'],
+    default: 'info',
+    description: 'The least severe lines that are logged.',
+  },
+} as const satisfies Record<string, Setting>;
+
+export type SettingName = keyof typeof SETTINGS;
+
+/** `COPPICE_API_PORT` */
+export const settingVariable = (name: SettingName): string => `COPPICE_${name.toUpperCase()}`;
+
+/** `--api-port` */
+export const settingFlag = (name: SettingName): string => `--${name.replaceAll('_', '-')}`;
+
+type Value<S> = S extends { type: 'port' | 'seconds' }
+  ? number
+  : S extends { type: 'boolean' }
+    ? boolean
+    : S extends { type: 'choice'; allowed: readonly (infer C)[] }
+      ? C
+      : S extends { type: 'choice_list'; allowed: readonly (infer C)[] }
+        ? readonly C[]
+        : S extends { type: 'address_list' }
+          ? readonly string[]
+          : string;
+
+/** Every setting's value. Only those without a default may be undefined. */
+export type Settings = {
+  readonly [N in SettingName]: (typeof SETTINGS)[N] extends { default: unknown }
+    ? Value<(typeof SETTINGS)[N]>
+    : Value<(typeof SETTINGS)[N]> | undefined;
+};

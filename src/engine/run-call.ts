@@ -1,0 +1,114 @@
+import { CoppiceError } from '../domain/errors.ts';
+import type { CallId } from '../domain/ids.ts';
+import { OPERATION_KINDS, type OperationAction, retryDelayMs } from '../domain/operation-kinds.ts';
+import { ComputeStartError } from '../drivers/compute/contract.ts';
+import { enqueueCall } from '../store/calls.ts';
+import {
+  beginNextOperation,
+  endOperation,
+  failOperation,
+  findWaitingCalls,
+  finishCall,
+  postponeOperation,
+  takeCall,
+} from '../store/runs.ts';
+import type { OperationRow } from '../store/schema.ts';
+import type { EngineContext } from './context.ts';
+import { stopPoint } from './stop-point.ts';
+
+/** What an action says at its end: done, or nothing was to be done. */
+export type Outcome = 'finished' | 'skipped';
+
+/** One action of the API: makes true what the operation asks for. Safe to run twice; stops soon after the signal. */
+export type RunOperation = (ctx: EngineContext, operation: OperationRow, signal: AbortSignal) => Promise<Outcome>;
+
+export type OperationRunners = Readonly<Record<OperationAction, RunOperation>>;
+
+/** Lets running operations be told that they were cancelled. */
+export interface Cancellations {
+  /** A signal that fires when the operation is cancelled; release it when the operation has ended. */
+  watch(operationId: string): { signal: AbortSignal; release(): void };
+}
+
+/**
+ * Runs a call's operations in order. Ends quietly when the call is finished, held by somebody else, or must wait:
+ * whoever finishes first enqueues those that wait.
+ */
+export async function runCall(
+  ctx: EngineContext,
+  runners: OperationRunners,
+  cancellations: Cancellations,
+  call: { id: CallId; worker_id: string },
+): Promise<void> {
+  if (!(await takeCall(ctx.store, call.id, call.worker_id))) return;
+  for (;;) {
+    const operation = await beginNextOperation(ctx.store, call.id);
+    if (!operation) break;
+    const ended = await runOperation(ctx, runners, cancellations, operation);
+    if (!ended) return;
+    // Its claims are free, though the call may have more to do.
+    await wakeWaiting(ctx, operation.project_id);
+  }
+  await wakeWaiting(ctx, await finishCall(ctx.store, call.id));
+}
+
+async function wakeWaiting(ctx: EngineContext, projectId: string): Promise<void> {
+  for (const id of await findWaitingCalls(ctx.store, projectId)) await enqueueCall(ctx.store, id);
+}
+
+/** Runs one attempt. False when the operation will be tried again later, and the call was given back. */
+async function runOperation(
+  ctx: EngineContext,
+  runners: OperationRunners,
+  cancellations: Cancellations,
+  operation: OperationRow,
+): Promise<boolean> {
+  if (operation.status === 'cancelling') {
+    await endOperation(ctx.store, operation.id, 'cancelled');
+    return true;
+  }
+  const kind = OPERATION_KINDS[operation.action];
+  const cancellation = cancellations.watch(operation.id);
+  const signal = AbortSignal.any([cancellation.signal, AbortSignal.timeout(kind.deadline_ms)]);
+  try {
+    stopPoint(`${operation.action}:begin`);
+    const outcome = await runners[operation.action](ctx, operation, signal);
+    stopPoint(`${operation.action}:end`);
+    await endOperation(ctx.store, operation.id, outcome);
+    return true;
+  } catch (error) {
+    if (cancellation.signal.aborted) {
+      await endOperation(ctx.store, operation.id, 'cancelled');
+      return true;
+    }
+    return await recordFailure(ctx, operation, error);
+  } finally {
+    cancellation.release();
+  }
+}
+
+async function recordFailure(ctx: EngineContext, operation: OperationRow, error: unknown): Promise<boolean> {
+  const failures = operation.failures_count + 1;
+  const fields = { operation_id: operation.id, action: operation.action, failures, error };
+  if (failures >= OPERATION_KINDS[operation.action].attempts || !mayRetry(error)) {
+    ctx.logger.error(fields, 'operation failed');
+    await failOperation(ctx.store, operation, reasonFor(error));
+    return true;
+  }
+  const retry_at = new Date(Date.now() + retryDelayMs(failures));
+  ctx.logger.warn({ ...fields, retry_at }, 'operation will be tried again');
+  await postponeOperation(ctx.store, operation, reasonFor(error), retry_at);
+  await enqueueCall(ctx.store, operation.call_id, retry_at);
+  return false;
+}
+
+function mayRetry(error: unknown): boolean {
+  return !(error instanceof CoppiceError) || error.retry === 'safe';
+}
+
+/** The text that a caller sees. What was not written for people shows as a fixed sentence; the log has the rest. */
+function reasonFor(error: unknown): string {
+  if (error instanceof CoppiceError) return error.message;
+  if (error instanceof ComputeStartError) return [error.message, ...error.log].join('\n');
+  return 'internal error, see the server log under this operation id';
+}

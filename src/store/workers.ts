@@ -1,0 +1,35 @@
+import { sql } from 'kysely';
+import type { Store } from './connection.ts';
+
+/** Registers a process that runs operations. */
+export async function insertWorker(store: Store, id: string, dataDirectoryId: string): Promise<void> {
+  await store.insertInto('workers').values({ id, data_directory_id: dataDirectoryId }).execute();
+}
+
+export async function updateHeartbeat(store: Store, id: string): Promise<void> {
+  await store.updateTable('workers').set({ heartbeat_at: sql<Date>`clock_timestamp()` }).where('id', '=', id).execute();
+}
+
+/** Workers that are dead: silent for too long, or of this data directory but not the one that owns it now. */
+export async function findDeadWorkers(
+  store: Store,
+  { own_id, data_directory_id, silence_ms }: { own_id: string; data_directory_id: string; silence_ms: number },
+): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    select id from workers
+    where id <> ${own_id}
+      and (data_directory_id = ${data_directory_id} or heartbeat_at < clock_timestamp() - ${silence_ms} * interval '1 millisecond')
+    `.execute(store);
+  return rows.map((row) => row.id);
+}
+
+/** Gives back everything that dead workers held, and forgets them. */
+export async function releaseWorkers(store: Store, ids: string[]): Promise<void> {
+  await store.updateTable('calls').set({ held_by: null }).where('held_by', 'in', ids).execute();
+  await store.deleteFrom('workers').where('id', 'in', ids).execute();
+}
+
+/** Makes every process look for jobs now: unlocking jobs alone would wait for the next poll. */
+export async function notifyPollers(store: Store): Promise<void> {
+  await sql`select pg_notify('jobs:insert', '{"count":1}')`.execute(store);
+}
