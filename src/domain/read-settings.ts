@@ -28,8 +28,8 @@ type Reader = (text: string, setting: Setting, machine: SettingsMachine) => unkn
 const TRUE = new Set(['true', '1', 'yes', 'on']);
 const FALSE = new Set(['false', '0', 'no', 'off']);
 const HOST_NAME = /^(?=.{1,190}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/;
-/** Set by container platforms for a service that happens to be called coppice; not ours to judge. */
-const PLATFORM_VARIABLE = /^COPPICE_(SERVICE_|PORT(_|$)|(.+_)?(TEST|BENCH)_)/;
+/** Set by container platforms for a service that is called coppice, or read by our tests and measurements. */
+const OTHER_VARIABLE = /^COPPICE_(SERVICE_|PORT$|PORT_|TEST_|BENCH_)/;
 
 function readInteger(text: string, smallest: number, largest: number, what: string): number {
   const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
@@ -118,7 +118,7 @@ function pairProblems(values: Record<string, unknown>): string[] {
 function unknownVariables(env: SettingsMachine['env']): string[] {
   const known = new Set((Object.keys(SETTINGS) as SettingName[]).map(settingVariable));
   return Object.keys(env)
-    .filter((name) => name.startsWith('COPPICE_') && !known.has(name) && !PLATFORM_VARIABLE.test(name))
+    .filter((name) => name.startsWith('COPPICE_') && !known.has(name) && !OTHER_VARIABLE.test(name))
     .map((name) => `${name} is set but is not a setting; docs/settings.md names them all`);
 }
 
@@ -131,8 +131,7 @@ export function readSettings(flags: GivenFlags, machine: SettingsMachine): Setti
     const fallback = typeof setting.default === 'function' ? setting.default(machine, values) : setting.default;
     const text = source?.text ?? fallback;
     if (text === undefined) {
-      // Silent when a setting above it, which this default hangs on, is what is wrong.
-      if (setting.default !== undefined && name === 'data_dir') {
+      if (name === 'data_dir') {
         problems.push(`${settingFlag(name)} has no default here, since HOME is not set; give a directory`);
       }
       continue;

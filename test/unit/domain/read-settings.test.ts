@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { type GivenFlags, readSettings } from '../../../src/domain/read-settings.ts';
+import type { Settings, SettingsMachine } from '../../../src/domain/settings.ts';
+
+const PERSON: SettingsMachine = { env: { HOME: '/home/ada' }, uid: 1000, cwd: '/home/ada/shop' };
+
+function settingsOf(flags: GivenFlags, machine: SettingsMachine = PERSON): Settings {
+  const result = readSettings(flags, machine);
+  if ('problems' in result) throw new Error(result.problems.join('\n'));
+  return result.settings;
+}
+
+function problemsOf(flags: GivenFlags, machine: SettingsMachine = PERSON): readonly string[] {
+  const result = readSettings(flags, machine);
+  return 'problems' in result ? result.problems : [];
+}
+
+const withEnv = (env: Record<string, string>): SettingsMachine => ({ ...PERSON, env: { ...PERSON.env, ...env } });
+
+describe('settings', () => {
+  test('all have a value or may be left out when nothing is given', () => {
+    assert.deepEqual(settingsOf({}), {
+      data_dir: '/home/ada/.local/share/coppice',
+      api_port: 7432,
+      pg_port: 5432,
+      listen: ['127.0.0.1', '::1'],
+      domain: 'localhost',
+      region_id: 'local',
+      bootstrap_email: 'admin@localhost',
+      master_key_file: '/home/ada/.local/share/coppice/master.key',
+      require_tls: false,
+      roles: ['api', 'engine', 'gateway'],
+      storage: 'auto',
+      min_suspend_timeout_seconds: 60,
+      keep_computes: false,
+      log_level: 'info',
+    });
+  });
+
+  test('a flag wins over its environment variable, and the variable over the default', () => {
+    const machine = withEnv({ COPPICE_API_PORT: '9000', COPPICE_PG_PORT: '9001' });
+    const settings = settingsOf({ apiPort: '8000' }, machine);
+    assert.equal(settings.api_port, 8000);
+    assert.equal(settings.pg_port, 9001);
+  });
+
+  test('an empty variable counts as not set', () => {
+    assert.equal(settingsOf({}, withEnv({ COPPICE_DOMAIN: '' })).domain, 'localhost');
+  });
+
+  test('the data directory depends on who starts', () => {
+    assert.equal(settingsOf({}, { env: {}, uid: 0, cwd: '/' }).data_dir, '/var/lib/coppice');
+    assert.equal(settingsOf({}, withEnv({ XDG_DATA_HOME: '/data' })).data_dir, '/data/coppice');
+    assert.equal(settingsOf({}, withEnv({ XDG_DATA_HOME: 'data' })).data_dir, '/home/ada/.local/share/coppice');
+    assert.match(problemsOf({}, { env: {}, uid: 1000, cwd: '/' })[0]!, /--data-dir has no default here.*HOME/);
+  });
+
+  test('relative paths are taken from the working directory', () => {
+    const settings = settingsOf({ dataDir: 'state', tlsCert: '../cert.pem', tlsKey: '/etc/key.pem' });
+    assert.equal(settings.data_dir, '/home/ada/shop/state');
+    assert.equal(settings.master_key_file, '/home/ada/shop/state/master.key');
+    assert.equal(settings.tls_cert, '/home/ada/cert.pem');
+    assert.equal(settings.tls_key, '/etc/key.pem');
+  });
+
+  test('a flag without a value is true, and booleans read the usual words', () => {
+    assert.equal(settingsOf({ keepComputes: true }).keep_computes, true);
+    assert.equal(settingsOf({}, withEnv({ COPPICE_REQUIRE_TLS: 'Yes' })).require_tls, true);
+    assert.equal(settingsOf({ requireTls: 'off' }, withEnv({ COPPICE_REQUIRE_TLS: '1' })).require_tls, false);
+  });
+
+  test('lists drop repeated items and refuse unknown ones', () => {
+    assert.deepEqual(settingsOf({ roles: 'gateway, api,gateway' }).roles, ['gateway', 'api']);
+    assert.match(problemsOf({ roles: 'api,console' })[0]!, /--roles: "api,console" .*one of api, engine, gateway/);
+    assert.match(problemsOf({ listen: '127.0.0.1,' })[0]!, /empty item/);
+    assert.match(problemsOf({ listen: 'localhost' })[0]!, /"localhost", which is not an IP address/);
+  });
+
+  test('every problem is told at once, with the value and what to give', () => {
+    const problems = problemsOf({ apiPort: '70000', storage: 'zfs' }, withEnv({ COPPICE_DOMAIN: 'No Name' }));
+    assert.equal(problems.length, 3);
+    assert.match(problems[0]!, /^--api-port: "70000" is not a port; give a whole number from 0 to 65535$/);
+    assert.match(problems[1]!, /^COPPICE_DOMAIN: "No Name" is not a domain name/);
+    assert.match(problems[2]!, /^--storage: "zfs" .*one of auto, btrfs, reflink, copy$/);
+  });
+
+  test('a secret never appears in a problem', () => {
+    const problems = problemsOf({ databaseUrl: 'mysql://root:hunter2@db/x', bootstrapApiKey: 'hunter2' });
+    assert.equal(problems.length, 2);
+    assert.ok(!problems.join('\n').includes('hunter2'), problems.join('\n'));
+  });
+
+  test('settings that only make sense together are checked together', () => {
+    assert.match(problemsOf({ tlsCert: '/c.pem' })[0]!, /--tls-cert is given without --tls-key/);
+    assert.match(problemsOf({ tlsKey: '/k.pem' })[0]!, /--tls-key is given without --tls-cert/);
+    assert.match(problemsOf({ apiPort: '5432' })[0]!, /both 5432/);
+    assert.deepEqual(problemsOf({ apiPort: '0', pgPort: '0' }), []);
+  });
+
+  test('a variable that is no setting is pointed out, unless a container platform set it', () => {
+    const machine = withEnv({
+      COPPICE_API_PROT: '1',
+      COPPICE_SERVICE_HOST: '10.0.0.1',
+      COPPICE_PORT_5432_TCP: 'tcp://',
+    });
+    const result = readSettings({}, machine);
+    assert.ok('warnings' in result);
+    assert.deepEqual(result.warnings, [
+      'COPPICE_API_PROT is set but is not a setting; docs/settings.md names them all',
+    ]);
+  });
+});
