@@ -1,5 +1,7 @@
 import { type Insertable, sql, type Updateable } from 'kysely';
+import type { BranchId, EndpointId, ProjectId } from '../domain/ids.ts';
 import { type OperationAction, UNFINISHED_STATUSES } from '../domain/operation-kinds.ts';
+import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { EndpointRow, EndpointsTable } from './schema.ts';
 
@@ -11,7 +13,7 @@ export interface EndpointView extends EndpointRow {
   readonly last_unfinished: 'start_compute' | 'suspend_compute' | null;
 }
 
-/** Names no endpoint twice: operations of one project are created in order, so the newest is the one that runs last. */
+/** Operations of one project are created in the order in which they run, so the newest is the one that runs last. */
 function endpointViews(store: Store) {
   return store
     .selectFrom('endpoints')
@@ -29,59 +31,46 @@ function endpointViews(store: Store) {
         .limit(1)
         .as('last_unfinished'),
     )
-    .where('endpoints.deleted_at', 'is', null);
-}
-
-/** Endpoints of the given projects, oldest first. */
-export function listEndpointsOfProjects(store: Store, project_ids: readonly string[]): Promise<EndpointView[]> {
-  return endpointViews(store)
-    .where('endpoints.project_id', '=', sql<string>`any(${project_ids}::text[])`)
+    .where('endpoints.deleted_at', 'is', null)
     .orderBy('endpoints.created_at')
-    .orderBy('endpoints.id')
-    .execute();
+    .orderBy('endpoints.id');
 }
 
-/** Endpoints of a branch, oldest first. */
-export function listEndpointsOfBranch(store: Store, branch_id: string): Promise<EndpointView[]> {
-  return endpointViews(store)
-    .where('endpoints.branch_id', '=', branch_id)
-    .orderBy('endpoints.created_at')
-    .orderBy('endpoints.id')
-    .execute();
-}
+/** An endpoint by id, whatever its project. */
+export const findEndpoint = coalesced<EndpointId, EndpointView>(async (store, ids) => {
+  const rows = await endpointViews(store).where('endpoints.id', 'in', ids).execute();
+  return new Map(rows.map((row) => [row.id, row]));
+});
 
-/** The given endpoints, those that exist. */
-export function findEndpoints(store: Store, ids: readonly string[]): Promise<EndpointView[]> {
-  return endpointViews(store).where('endpoints.id', '=', sql<string>`any(${ids}::text[])`).execute();
-}
-
-/**
- * Locks endpoints against changes of intent and of where they are going, and reads them anew. Whoever decides by an
- * endpoint's state and then writes an operation for it holds this lock; the order of locks is branch, endpoint, project.
- */
-export async function lockEndpoints(trx: StoreTransaction, ids: readonly string[]): Promise<EndpointView[]> {
-  const { rows } = await sql`
-    select from endpoints where id = any(${ids}::text[]) and deleted_at is null order by id for no key update`.execute(
-    trx,
+/** Endpoints of a project, oldest first; undefined when there are none. */
+export const findEndpointsOfProject = coalesced<ProjectId, EndpointView[]>(async (store, ids) => {
+  return Map.groupBy(
+    await endpointViews(store).where('endpoints.project_id', 'in', ids).execute(),
+    (row) => row.project_id,
   );
-  // A second statement, since the first one's snapshot may be older than what it waited for.
-  return rows.length === 0 ? [] : findEndpoints(trx, ids);
-}
+});
 
-/** The id of the branch's read_write endpoint; undefined when it has none. */
-export async function findReadWriteEndpointId(store: Store, branch_id: string): Promise<string | undefined> {
-  const row = await store
-    .selectFrom('endpoints')
-    .select('id')
-    .where('branch_id', '=', branch_id)
-    .where('type', '=', 'read_write')
-    .where('deleted_at', 'is', null)
+/** Endpoints of a branch, oldest first; undefined when there are none. */
+export const findEndpointsOfBranch = coalesced<BranchId, EndpointView[]>(async (store, ids) => {
+  return Map.groupBy(
+    await endpointViews(store).where('endpoints.branch_id', 'in', ids).execute(),
+    (row) => row.branch_id,
+  );
+});
+
+/** Undefined when the branch has a read_write endpoint already. */
+export function insertEndpoint(
+  trx: StoreTransaction,
+  endpoint: Insertable<EndpointsTable>,
+): Promise<EndpointRow | undefined> {
+  return trx
+    .insertInto('endpoints')
+    .values(endpoint)
+    .onConflict((conflict) =>
+      conflict.column('branch_id').where(sql<boolean>`type = 'read_write' and deleted_at is null`).doNothing(),
+    )
+    .returningAll()
     .executeTakeFirst();
-  return row?.id;
-}
-
-export function insertEndpoint(trx: StoreTransaction, endpoint: Insertable<EndpointsTable>): Promise<EndpointRow> {
-  return trx.insertInto('endpoints').values(endpoint).returningAll().executeTakeFirstOrThrow();
 }
 
 /** Changes an endpoint's intent. */

@@ -116,6 +116,7 @@ export interface BranchesTable {
   created_at: Time;
   updated_at: Time;
   expires_at: OptionalTime;
+  ttl_interval_seconds: number | null;
   deleted_at: OptionalTime;
   config_generation: Big;
 }

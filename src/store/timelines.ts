@@ -1,4 +1,4 @@
-import type { Insertable } from 'kysely';
+import { type Insertable, sql } from 'kysely';
 import type { StoreTransaction } from './connection.ts';
 import type { TimelineRow, TimelinesTable } from './schema.ts';
 
@@ -11,6 +11,11 @@ export function insertTimeline(
 }
 
 /** Says that a timeline is to go; its volume goes by an operation. */
-export async function markTimelineDeleted(trx: StoreTransaction, id: string, deleted_at: Date): Promise<void> {
-  await trx.updateTable('timelines').set({ deleted_at }).where('id', '=', id).where('deleted_at', 'is', null).execute();
+export async function markTimelineDeleted(trx: StoreTransaction, id: string): Promise<void> {
+  await trx
+    .updateTable('timelines')
+    .set({ deleted_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .execute();
 }

@@ -112,6 +112,8 @@ create table branches (
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   expires_at timestamptz,
+  -- How long the branch was to live when its expiry was last set; a reset grants that much again.
+  ttl_interval_seconds integer,
   deleted_at timestamptz,
   -- Counts changes of roles and databases; compared with timelines.applied_config_generation.
   config_generation bigint not null default 1

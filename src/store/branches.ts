@@ -1,0 +1,164 @@
+import { type Insertable, sql, type Updateable } from 'kysely';
+import type { BranchId } from '../domain/ids.ts';
+import { coalesced } from './coalesced.ts';
+import type { Store, StoreTransaction } from './connection.ts';
+import type { BranchesTable, BranchRow } from './schema.ts';
+
+/** A branch with what its shown state is computed from. */
+export interface BranchView extends BranchRow {
+  readonly ready_at: Date | null;
+  readonly logical_size_bytes: number | null;
+  /** Name or e-mail address of the user who made it; null when the platform did. */
+  readonly creator: string | null;
+}
+
+export type BranchSortColumn = 'name' | 'created_at' | 'updated_at';
+
+/** The place of a branch in a list: the text of its sort column, microseconds and all, and its id. */
+export interface BranchListPosition {
+  readonly key: string;
+  readonly id: string;
+}
+
+export interface BranchListOptions {
+  /** Part of a name or an id. */
+  readonly search?: string;
+  readonly sort_by: BranchSortColumn;
+  readonly sort_order: 'asc' | 'desc';
+  readonly after?: BranchListPosition;
+  readonly limit?: number;
+}
+
+function branchViews(store: Store) {
+  return store
+    .selectFrom('branches')
+    .innerJoin('timelines', 'timelines.id', 'branches.timeline_id')
+    .leftJoin('users', 'users.id', 'branches.created_by')
+    .selectAll('branches')
+    .select(['timelines.ready_at', 'timelines.logical_size_bytes'])
+    .select(sql<string | null>`coalesce(nullif(users.name, ''), users.email)`.as('creator'));
+}
+
+/** A branch by id, whatever its project. */
+export const findBranch = coalesced<BranchId, BranchView>(async (store, ids) => {
+  const rows = await branchViews(store)
+    .where('branches.id', 'in', ids)
+    .where('branches.deleted_at', 'is', null)
+    .execute();
+  return new Map(rows.map((row) => [row.id, row]));
+});
+
+/** A branch whether it lives or not: what a deletion shows. */
+export function findBranchEvenDeleted(store: Store, id: string): Promise<BranchView> {
+  return branchViews(store).where('branches.id', '=', id).executeTakeFirstOrThrow();
+}
+
+export function findDefaultBranch(store: Store, project_id: string): Promise<BranchView | undefined> {
+  return branchViews(store)
+    .where('branches.project_id', '=', project_id)
+    .where('branches.is_default', '=', true)
+    .where('branches.deleted_at', 'is', null)
+    .executeTakeFirst();
+}
+
+/** What a search finds: branches of the project with the text in their name or id. */
+function matching(project_id: string, search = '') {
+  const pattern = `%${search.replace(/[\\%_]/g, '\\$&')}%`;
+  return sql<boolean>`branches.project_id = ${project_id} and branches.deleted_at is null
+    and (${search} = '' or branches.name ilike ${pattern} or branches.id ilike ${pattern})`;
+}
+
+/** The project's branches, all or a page, each with its key in the list. */
+export function listBranches(
+  store: Store,
+  project_id: string,
+  { search, sort_by, sort_order, after, limit }: BranchListOptions,
+): Promise<(BranchView & { readonly sort_key: string })[]> {
+  const column = sql.ref(`branches.${sort_by}`);
+  // Names go by code point, so that a place in the list does not depend on a collation, which may change under us.
+  const sort = sort_by === 'name' ? sql`${column} collate "C"` : column;
+  const type = sql.raw(sort_by === 'name' ? 'text' : 'timestamptz');
+  const beyond = sql.raw(sort_order === 'asc' ? '>' : '<');
+  return branchViews(store)
+    .select(sql<string>`${column}::text`.as('sort_key'))
+    .where(matching(project_id, search))
+    .$if(after !== undefined, (query) =>
+      query.where(sql<boolean>`(${sort}, branches.id) ${beyond} (${after?.key}::${type}, ${after?.id})`),
+    )
+    .orderBy(sort, sort_order)
+    .orderBy('branches.id', sort_order)
+    .$if(limit !== undefined, (query) => query.limit(limit ?? 0))
+    .execute();
+}
+
+export async function countBranches(store: Store, project_id: string, search?: string): Promise<number> {
+  const { count } = await store
+    .selectFrom('branches')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .where(matching(project_id, search))
+    .executeTakeFirstOrThrow();
+  return count;
+}
+
+/** The living children of a branch, oldest first. */
+export function listChildren(store: Store, id: string): Promise<Pick<BranchRow, 'id' | 'name'>[]> {
+  return store
+    .selectFrom('branches')
+    .select(['id', 'name'])
+    .where('parent_id', '=', id)
+    .where('deleted_at', 'is', null)
+    .orderBy('created_at')
+    .execute();
+}
+
+export function insertBranch(trx: StoreTransaction, branch: Insertable<BranchesTable>): Promise<BranchRow> {
+  return trx.insertInto('branches').values(branch).returningAll().executeTakeFirstOrThrow();
+}
+
+/** Changes a branch's intent. */
+export async function updateBranch(
+  trx: StoreTransaction,
+  id: string,
+  changes: Pick<Updateable<BranchesTable>, 'name' | 'protected' | 'expires_at' | 'ttl_interval_seconds'>,
+): Promise<void> {
+  await trx
+    .updateTable('branches')
+    .set({ ...changes, updated_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .execute();
+}
+
+/** Makes a branch the project's default one, and no other. */
+export async function markBranchDefault(trx: StoreTransaction, project_id: string, id: string): Promise<void> {
+  await trx
+    .updateTable('branches')
+    .set({ is_default: false, updated_at: sql<Date>`now()` })
+    .where('project_id', '=', project_id)
+    .where('is_default', '=', true)
+    .where('id', '<>', id)
+    .execute();
+  await trx
+    .updateTable('branches')
+    .set({ is_default: true, updated_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .where('is_default', '=', false)
+    .execute();
+}
+
+/** Says that roles or databases of a branch changed; the next apply_config or start brings them to its server. */
+export async function bumpConfigGeneration(trx: StoreTransaction, id: string): Promise<void> {
+  await trx
+    .updateTable('branches')
+    .set((eb) => ({ config_generation: eb('config_generation', '+', 1) }))
+    .where('id', '=', id)
+    .execute();
+}
+
+/** Says that a branch is to go. Its name is free with the commit. */
+export async function markBranchDeleted(trx: StoreTransaction, id: string): Promise<void> {
+  await trx
+    .updateTable('branches')
+    .set({ deleted_at: sql<Date>`now()`, updated_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .execute();
+}
