@@ -59,6 +59,37 @@ export const ERRORS = {
       'not allowed to perform actions outside the project this key is scoped to; subject_project_id:"{project_id}"',
     retry: 'never',
   },
+  project_key_refused: { status: 404, code: '', message: 'not allowed for project-scoped API keys', retry: 'never' },
+  permission_denied: {
+    status: 403,
+    code: '',
+    message: 'not allowed; this needs the role {role} in the organization',
+    retry: 'never',
+  },
+  organization_required: {
+    status: 400,
+    code: '',
+    message: 'org_id is required; you are a member of {count} organizations',
+    retry: 'after_change',
+  },
+  pg_version_unknown: {
+    status: 400,
+    code: '',
+    message: 'this server has no Postgres of that version; pg_version:"{version}", available:"{available}"',
+    retry: 'after_change',
+  },
+  region_unknown: {
+    status: 400,
+    code: '',
+    message: 'unknown region; region_id:"{region_id}", available:"{available}"',
+    retry: 'after_change',
+  },
+  logical_replication_stays: {
+    status: 422,
+    code: '',
+    message: 'enable_logical_replication cannot be switched off once it is on',
+    retry: 'never',
+  },
   branch_exists: {
     status: 409,
     code: 'BRANCH_ALREADY_EXISTS',

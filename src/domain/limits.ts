@@ -13,6 +13,10 @@ export const LIMITS = {
   databases_per_branch: 500,
   annotations_per_branch: 50,
   request_body_bytes: 1024 * 1024,
+  /** From the first byte of an HTTP request to its last. */
+  request_timeout_ms: 30_000,
+  /** One decoded path segment; a role's name is at most 63 bytes, each of which may be three characters. */
+  path_parameter_characters: 256,
   projects_page_default: 10,
   projects_page_max: 400,
   operations_page_max: 1000,

@@ -1,0 +1,60 @@
+import { CoppiceError } from '../domain/errors.ts';
+import { findOperation } from '../store/operations.ts';
+import { findOrganization } from '../store/organizations.ts';
+import { findProject } from '../store/projects.ts';
+import type { OperationRow, OrganizationRow, ProjectRow } from '../store/schema.ts';
+import { type Caller, type MembershipRole, roleIn } from './caller.ts';
+import type { ActionContext } from './context.ts';
+
+declare const accessible: unique symbol;
+/** A project that the caller may act on. Only `accessProject` makes one, so an action that takes it is authorised. */
+export type AccessibleProject = ProjectRow & { readonly [accessible]: true };
+
+/**
+ * The project, when the caller has at least `role` in its organisation. One that the caller may not see is `not_found`;
+ * a key of another project is told which project it is for; too low a role is `permission_denied`.
+ */
+export async function accessProject(
+  context: ActionContext,
+  caller: Caller,
+  projectId: string,
+  role: MembershipRole,
+): Promise<AccessibleProject> {
+  if (caller.kind === 'project' && caller.project_id !== projectId) {
+    throw new CoppiceError('project_key_out_of_scope', { project_id: caller.project_id });
+  }
+  const project = await findProject(context.store, projectId);
+  const held = project && roleIn(caller, project.organization_id);
+  if (!project || !held) throw new CoppiceError('not_found', { noun: 'project' });
+  requireRole(held, role);
+  return project as AccessibleProject;
+}
+
+function requireRole(held: MembershipRole, needed: MembershipRole): void {
+  if (needed === 'admin' && held !== 'admin') throw new CoppiceError('permission_denied', { role: needed });
+}
+
+/** The organisation, when the caller has at least `role` in it; `not_found` when it is none of the caller's. */
+export async function accessOrganization(
+  context: ActionContext,
+  caller: Caller,
+  organizationId: string,
+  role: MembershipRole,
+): Promise<OrganizationRow> {
+  const held = roleIn(caller, organizationId);
+  const organization = held && (await findOrganization(context.store, organizationId));
+  if (!organization) throw new CoppiceError('not_found', { noun: 'organization' });
+  requireRole(held, role);
+  return organization;
+}
+
+/** The project's operation, or `not_found`. */
+export async function findOperationOf(
+  context: ActionContext,
+  project: AccessibleProject,
+  id: string,
+): Promise<OperationRow> {
+  const operation = await findOperation(context.store, id);
+  if (operation?.project_id !== project.id) throw new CoppiceError('not_found', { noun: 'operation' });
+  return operation;
+}

@@ -1,0 +1,41 @@
+import type { OrganizationId, ProjectId, UserId } from '../domain/ids.ts';
+
+export type MembershipRole = 'admin' | 'member';
+
+interface KeyHolder {
+  readonly key_id: number;
+}
+
+/** A person, and the organisations that the person belongs to now. */
+export interface PersonalCaller extends KeyHolder {
+  readonly kind: 'personal';
+  readonly user: { readonly id: UserId; readonly email: string; readonly name: string };
+  readonly memberships: ReadonlyMap<OrganizationId, MembershipRole>;
+}
+
+/** Acts as an admin of one organisation, with no person behind it. */
+export interface OrganizationCaller extends KeyHolder {
+  readonly kind: 'organization';
+  readonly organization_id: OrganizationId;
+}
+
+/** Acts as a member on one project. */
+export interface ProjectCaller extends KeyHolder {
+  readonly kind: 'project';
+  readonly organization_id: OrganizationId;
+  readonly project_id: ProjectId;
+}
+
+/** Who calls: what an API key stands for. */
+export type Caller = PersonalCaller | OrganizationCaller | ProjectCaller;
+export type KeyKind = Caller['kind'];
+
+/** The caller's role in an organisation; undefined when the caller has nothing to do with it. */
+export function roleIn(caller: Caller, organizationId: OrganizationId): MembershipRole | undefined {
+  if (caller.kind === 'personal') return caller.memberships.get(organizationId);
+  if (caller.organization_id !== organizationId) return undefined;
+  return caller.kind === 'organization' ? 'admin' : 'member';
+}
+
+/** The user to record as the maker of something; null for keys without a person behind them. */
+export const callerUserId = (caller: Caller): UserId | null => (caller.kind === 'personal' ? caller.user.id : null);

@@ -1,0 +1,38 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { CoppiceError } from '../domain/errors.ts';
+import { LIMITS } from '../domain/limits.ts';
+
+/** How long a caller should wait before it asks again for something that is locked or not ready. */
+const RETRY_AFTER_SECONDS = 2;
+
+/** What the framework throws for requests that it cannot read, by its code. */
+function fromFramework(error: FastifyError, request: FastifyRequest): CoppiceError | undefined {
+  switch (error.code) {
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+      return new CoppiceError('unsupported_media_type', { content_type: request.headers['content-type'] ?? '' });
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return new CoppiceError('body_too_large', { limit_bytes: LIMITS.request_body_bytes });
+    case 'FST_ERR_CTP_INVALID_JSON_BODY':
+    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
+      return new CoppiceError('invalid_json');
+    case 'FST_ERR_BAD_URL':
+    case 'FST_ERR_MAX_PARAM_LENGTH':
+      return new CoppiceError('route_not_found');
+    default:
+      return undefined;
+  }
+}
+
+/** Answers with the one error body. What is not meant for the caller is logged and shown as `internal`. */
+export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  let shown = error instanceof CoppiceError ? error : fromFramework(error as FastifyError, request);
+  if (!shown) {
+    request.log.error({ err: error }, 'a request failed for a reason that is not the caller’s');
+    shown = new CoppiceError('internal');
+  }
+  if (shown.status === 423 || shown.status === 503) reply.header('retry-after', RETRY_AFTER_SECONDS);
+  return reply
+    .code(shown.status)
+    .type('application/json; charset=utf-8')
+    .send(JSON.stringify({ request_id: request.id, code: shown.code, message: shown.message }));
+}

@@ -1,0 +1,47 @@
+import type { KeyKind, MembershipRole } from '../actions/caller.ts';
+import type { ErrorName } from '../domain/errors.ts';
+
+/** What a route acts on. `project` and `organization` routes have that id in their path. */
+export type Scope = 'account' | 'organization' | 'project';
+
+export interface Permission {
+  readonly scope: Scope;
+  /** Least role in the organisation. Organisation keys are admins, project keys are members. */
+  readonly role: MembershipRole;
+  /** Kinds of keys that are turned away whatever they ask for, and with which error. */
+  readonly refused: Readonly<Partial<Record<KeyKind, ErrorName>>>;
+}
+
+const PERSONAL_ONLY = { organization: 'organization_key_refused', project: 'organization_key_refused' } as const;
+const NOT_FOR_PROJECT_KEYS = { project: 'project_key_out_of_scope' } as const;
+
+const onProject = { scope: 'project', role: 'member', refused: {} } as const;
+
+/** The one table of who may do what. Every route names an entry; a test walks all routes and all kinds of keys. */
+export const PERMISSIONS = {
+  'api_keys.manage': { scope: 'account', role: 'member', refused: PERSONAL_ONLY },
+  'user.read': { scope: 'account', role: 'member', refused: PERSONAL_ONLY },
+  'user.list_organizations': { scope: 'account', role: 'member', refused: {} },
+  'auth.read': { scope: 'account', role: 'member', refused: {} },
+  'regions.list': { scope: 'account', role: 'member', refused: {} },
+  'organization.read': { scope: 'organization', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
+  'project.list': { scope: 'account', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
+  'project.list_shared': { scope: 'account', role: 'member', refused: PERSONAL_ONLY },
+  'project.create': { scope: 'account', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
+  'project.delete': { scope: 'project', role: 'admin', refused: { project: 'project_key_refused' } },
+  'project.read': onProject,
+  'project.update': onProject,
+  'branch.read': onProject,
+  'branch.write': onProject,
+  'endpoint.read': onProject,
+  'endpoint.write': onProject,
+  'role.read': onProject,
+  'role.write': onProject,
+  'role.reveal_password': onProject,
+  'database.read': onProject,
+  'database.write': onProject,
+  'connection_uri.read': onProject,
+  'operation.read': onProject,
+} as const satisfies Record<string, Permission>;
+
+export type PermissionName = keyof typeof PERMISSIONS;

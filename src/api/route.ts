@@ -1,0 +1,60 @@
+import type { Static, TSchema } from 'typebox';
+import type { AccessibleProject } from '../actions/access.ts';
+import type { Caller } from '../actions/caller.ts';
+import type { ActionContext } from '../actions/context.ts';
+import type { OrganizationRow } from '../store/schema.ts';
+import type { PERMISSIONS, PermissionName } from './permissions.ts';
+
+export interface RouteSchema {
+  readonly params?: TSchema;
+  readonly querystring?: TSchema;
+  readonly body?: TSchema;
+  /** By status. The success answers only; errors have one shape. 204 has no body: `Type.Null()`. */
+  readonly response: Readonly<Record<number, TSchema>>;
+}
+
+type Parsed<S> = S extends TSchema ? Static<S> : undefined;
+type ScopeOf<P extends PermissionName> = (typeof PERMISSIONS)[P]['scope'];
+
+/** What a handler gets. Everything is validated, and the scope is authorised. */
+export interface RouteInput<S extends RouteSchema, P extends PermissionName> {
+  readonly context: ActionContext;
+  readonly caller: Caller;
+  /** The project in the path, for permissions of that scope. */
+  readonly project: ScopeOf<P> extends 'project' ? AccessibleProject : undefined;
+  /** The organisation in the path, for permissions of that scope. */
+  readonly organization: ScopeOf<P> extends 'organization' ? OrganizationRow : undefined;
+  readonly params: Parsed<S['params']>;
+  readonly query: Parsed<S['querystring']>;
+  readonly body: Parsed<S['body']>;
+}
+
+/** A status of the route's `response` and the body that its schema describes. */
+export type RouteReply<S extends RouteSchema> = {
+  [Status in keyof S['response'] & number]: {
+    readonly status: Status;
+    readonly body: S['response'][Status] extends TSchema ? Static<S['response'][Status]> : never;
+  };
+}[keyof S['response'] & number];
+
+export interface RouteDefinition<S extends RouteSchema, P extends PermissionName> {
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE';
+  /** Below /api/v2, with `:name` parameters: `/projects/:project_id/operations`. */
+  readonly path: string;
+  readonly permission: P;
+  /** One line for the OpenAPI document. */
+  readonly summary: string;
+  readonly schema: S;
+  readonly handle: (input: RouteInput<S, P>) => Promise<RouteReply<S>>;
+}
+
+/** A route as the server sees it. */
+export type Route = RouteDefinition<RouteSchema, PermissionName>;
+
+/** Declares a route; the types of its handler follow from its schemas and its permission. */
+export function route<const S extends RouteSchema, P extends PermissionName>(definition: RouteDefinition<S, P>): Route {
+  return definition as unknown as Route;
+}
+
+/** What a handler returns; keeps the status a literal, so that the body is checked against that status's schema. */
+export const reply = <const Status extends number, Body>(status: Status, body: Body) => ({ status, body });

@@ -1,0 +1,50 @@
+import Type from 'typebox';
+import { findOperationOf } from '../../actions/access.ts';
+import { LIMITS } from '../../domain/limits.ts';
+import { listOperations } from '../../store/operations.ts';
+import { reply, route } from '../route.ts';
+import { inProject, ProjectParams, Uuid } from '../schemas/fields.ts';
+import { Operation, Operations } from '../schemas/operation.ts';
+import { serializeOperation } from '../serializers/operation.ts';
+
+export const operationRoutes = [
+  route({
+    method: 'GET',
+    path: '/projects/:project_id/operations',
+    permission: 'operation.read',
+    summary: 'Lists operations, newest first',
+    schema: {
+      params: ProjectParams,
+      querystring: Type.Object({
+        cursor: Type.Optional(Type.String({ format: 'date-time', description: 'Only operations older than this' })),
+        limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.operations_page_max })),
+      }),
+      response: {
+        200: Type.Object({
+          operations: Operations,
+          pagination: Type.Optional(Type.Object({ cursor: Type.String() })),
+        }),
+      },
+    },
+    handle: async ({ context, project, query }) => {
+      const rows = await listOperations(context.store, project.id, query);
+      const cursor = rows.at(-1)?.cursor;
+      return reply(200, {
+        operations: rows.map(serializeOperation),
+        pagination: cursor ? { cursor } : undefined,
+      });
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/projects/:project_id/operations/:operation_id',
+    permission: 'operation.read',
+    summary: 'Shows an operation',
+    schema: {
+      params: inProject({ operation_id: Uuid }),
+      response: { 200: Type.Object({ operation: Operation }) },
+    },
+    handle: async ({ context, project, params }) =>
+      reply(200, { operation: serializeOperation(await findOperationOf(context, project, params.operation_id)) }),
+  }),
+];

@@ -1,0 +1,4 @@
+import Type from 'typebox';
+
+/** The body of every error. */
+export const ErrorBody = Type.Object({ request_id: Type.String(), code: Type.String(), message: Type.String() });

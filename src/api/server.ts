@@ -1,0 +1,174 @@
+/**
+ * The management API over HTTP.
+ *
+ * How a noun is served: `routes/<noun>.ts` exports an array of routes made by `route()` (route.ts) and is named in
+ * `routes.ts`. A route is data: method, path below /api/v2, the name of its entry in `permissions.ts`, a summary, and
+ * TypeBox schemas (`params`, `querystring`, `body`, `response` by status; `schemas/<noun>.ts`). Before its `handle` is
+ * called the key is authenticated and its kind checked, the request validated (query and path texts converted, bodies
+ * never; a body that may be missing is `Type.Union([Body, Type.Null()])`), and the scope authorised: a permission of
+ * scope `project` hands in the `AccessibleProject` of the path's `:project_id`, which actions take as their proof.
+ * `handle({ context, caller, project, params, query, body })` returns `reply(status, body)`; the body is what a
+ * `serializers/<noun>.ts` function made of a row, is typed by the response schema and written by it: a field that is
+ * not in the schema is not sent. Refusals are thrown as CoppiceError. 204 is `reply(204, null)`.
+ */
+
+import { randomUUID } from 'node:crypto';
+import swagger from '@fastify/swagger';
+import Fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { accessOrganization, accessProject } from '../actions/access.ts';
+import type { Caller } from '../actions/caller.ts';
+import type { ActionContext } from '../actions/context.ts';
+import { KeyUse } from '../actions/key-use.ts';
+import { CoppiceError } from '../domain/errors.ts';
+import { LIMITS } from '../domain/limits.ts';
+import { authenticate } from './authenticate.ts';
+import { allowOrigins } from './cors.ts';
+import { sendError } from './errors.ts';
+import { PERMISSIONS, type Permission } from './permissions.ts';
+import type { Route, RouteInput, RouteSchema } from './route.ts';
+import { addHealthRoutes } from './routes/health.ts';
+import { ROUTES } from './routes.ts';
+import { ErrorBody } from './schemas/error.ts';
+import { addJsonParser, validatorCompiler } from './validation.ts';
+
+export const API_PREFIX = '/api/v2';
+
+export interface ApiOptions {
+  readonly context: ActionContext;
+  /** True once projects can be created: what /readyz says. */
+  readonly ready: () => boolean;
+  readonly logger: FastifyBaseLogger;
+  /** Origins of browsers that may call; none by default. */
+  readonly allowed_origins?: readonly string[];
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    caller: Caller | undefined;
+  }
+}
+
+/** Builds the server; the caller listens and closes. */
+export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
+  const app: FastifyInstance = Fastify({
+    loggerInstance: options.logger,
+    disableRequestLogging: true,
+    bodyLimit: LIMITS.request_body_bytes,
+    requestTimeout: LIMITS.request_timeout_ms,
+    forceCloseConnections: 'idle',
+    routerOptions: { maxParamLength: LIMITS.path_parameter_characters },
+    requestIdHeader: false,
+    genReqId: (request) => requestId(request.headers['x-request-id']),
+    frameworkErrors: sendError,
+  });
+  app.setValidatorCompiler(validatorCompiler);
+  app.setErrorHandler(sendError);
+  app.setNotFoundHandler(refuseUnknown);
+  addJsonParser(app);
+  app.decorateRequest('caller', undefined);
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('x-request-id', request.id);
+    if (request.is404) refuseUnknown(request, reply);
+    if (request.url.includes('%00')) {
+      throw new CoppiceError('invalid_request', { field: 'path', problem: 'must not contain a zero character' });
+    }
+    if (Object.values(request.params as Record<string, string>).includes('')) throw new CoppiceError('route_not_found');
+  });
+  app.addHook('onResponse', logRequest);
+  if (options.allowed_origins?.length) allowOrigins(app, options.allowed_origins);
+  addHealthRoutes(app, options.ready);
+  await app.register(async (api) => addApiRoutes(api, options.context), { prefix: API_PREFIX });
+  await app.ready();
+  return app;
+}
+
+async function addApiRoutes(api: FastifyInstance, context: ActionContext): Promise<void> {
+  await api.register(swagger, {
+    openapi: {
+      openapi: '3.0.3',
+      info: { title: 'Coppice API', version: 'v2', description: 'The management API of Coppice.' },
+      components: { securitySchemes: { BearerAuth: { type: 'http', scheme: 'bearer' } } },
+      security: [{ BearerAuth: [] }],
+    },
+  });
+  api.get('/openapi.json', { schema: { hide: true } }, async () => api.swagger());
+  const keyUse = new KeyUse(context.store, (error) => api.log.warn({ err: error }, 'use of API keys was not recorded'));
+  api.addHook('onClose', () => keyUse.close());
+  for (const route of ROUTES) addRoute(api, context, keyUse, route);
+}
+
+function addRoute(api: FastifyInstance, context: ActionContext, keyUse: KeyUse, route: Route): void {
+  const permission: Permission = PERMISSIONS[route.permission];
+  const { response, ...input } = route.schema;
+  api.route({
+    method: route.method,
+    url: route.path,
+    schema: { ...input, response: { ...response, '4xx': ErrorBody, '5xx': ErrorBody }, summary: route.summary },
+    onRequest: async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      const caller = await authenticate(context, request.headers.authorization);
+      keyUse.note(caller.key_id, request.ip);
+      const refusal = permission.refused[caller.kind];
+      if (refusal) throw new CoppiceError(refusal, { project_id: caller.kind === 'project' ? caller.project_id : '' });
+      request.caller = caller;
+    },
+    handler: async (request, reply) => {
+      const answer = await route.handle(await authorised(context, permission, request));
+      reply.code(answer.status);
+      return answer.body;
+    },
+  });
+}
+
+async function authorised(context: ActionContext, permission: Permission, request: FastifyRequest) {
+  const caller = request.caller!;
+  const ids = request.params as { project_id?: string; org_id?: string };
+  const input: Record<keyof RouteInput<RouteSchema, Route['permission']>, unknown> = {
+    context,
+    caller,
+    project: undefined,
+    organization: undefined,
+    params: request.params,
+    query: request.query,
+    body: request.body,
+  };
+  if (permission.scope === 'project') {
+    input.project = await accessProject(context, caller, ids.project_id!, permission.role);
+  } else if (permission.scope === 'organization') {
+    input.organization = await accessOrganization(context, caller, ids.org_id!, permission.role);
+  }
+  return input as RouteInput<RouteSchema, Route['permission']>;
+}
+
+const PATTERNS = ROUTES.map(({ method, path }) => ({
+  method,
+  pattern: new RegExp(`^${API_PREFIX}${path.replace(/:\w+/g, '[^/]+')}$`),
+}));
+
+/** 405 where other methods are served, else 404. Needs no key: which routes exist is no secret. */
+function refuseUnknown(request: FastifyRequest, reply: FastifyReply): never {
+  const path = request.url.split('?', 1)[0]!;
+  const allowed = PATTERNS.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
+  if (allowed.length === 0) throw new CoppiceError('route_not_found');
+  reply.header('allow', allowed.join(', '));
+  throw new CoppiceError('method_not_allowed', { method: request.method, allowed: allowed.join(', ') });
+}
+
+/** The client's own id when it is a plain token, else a new one. */
+function requestId(header: string | string[] | undefined): string {
+  return typeof header === 'string' && /^[\w.:-]{1,128}$/.test(header) ? header : randomUUID();
+}
+
+/** Changes are logged with the key that made them. */
+async function logRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const facts = {
+    request_id: request.id,
+    method: request.method,
+    route: request.routeOptions.url,
+    status: reply.statusCode,
+    duration_ms: Math.round(reply.elapsedTime),
+    key_id: request.caller?.key_id,
+  };
+  if (request.method === 'GET' || request.method === 'HEAD') request.log.debug(facts, 'answered');
+  else request.log.info(facts, 'answered');
+}

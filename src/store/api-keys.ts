@@ -1,0 +1,41 @@
+import { sql } from 'kysely';
+import { coalesced } from './coalesced.ts';
+import type { Store } from './connection.ts';
+
+/** A key that is valid now, with the person behind it and that person's organisations. */
+export interface KeyHolderRow {
+  readonly id: number;
+  readonly kind: 'personal' | 'organization' | 'project';
+  readonly user_id: string | null;
+  readonly organization_id: string | null;
+  readonly project_id: string | null;
+  readonly email: string | null;
+  readonly user_name: string | null;
+  readonly memberships: Readonly<Record<string, 'admin' | 'member'>>;
+}
+
+/** The holder of the unrevoked key with that hash (hexadecimal). */
+export const findKeyHolder = coalesced<string, KeyHolderRow>(async (store, hashes) => {
+  const { rows } = await sql<KeyHolderRow & { hash: string }>`
+    select k.id, encode(k.secret_hash, 'hex') as hash, k.kind, k.user_id, k.organization_id, k.project_id,
+      u.email, u.name as user_name,
+      coalesce((select json_object_agg(m.organization_id, m.role) from memberships m where m.user_id = k.user_id), '{}')
+        as memberships
+    from api_keys k left join users u on u.id = k.user_id
+    where k.secret_hash = any(${hashes.map((hash) => Buffer.from(hash, 'hex'))}::bytea[]) and k.revoked_at is null
+  `.execute(store);
+  return new Map(rows.map((row) => [row.hash, row]));
+});
+
+/** Sets when and from where keys were used last. */
+export async function recordKeyUse(
+  store: Store,
+  uses: readonly { id: number; at: Date; address: string }[],
+): Promise<void> {
+  await sql`
+    update api_keys set last_used_at = used.at, last_used_from_addr = used.address
+    from unnest(${uses.map((use) => use.id)}::bigint[], ${uses.map((use) => use.at)}::timestamptz[],
+      ${uses.map((use) => use.address)}::text[]) as used (id, at, address)
+    where api_keys.id = used.id and (last_used_at is null or last_used_at < used.at)
+  `.execute(store);
+}

@@ -1,0 +1,30 @@
+import { sql } from 'kysely';
+import { coalesced } from './coalesced.ts';
+import type { Store } from './connection.ts';
+import type { OperationRow } from './schema.ts';
+
+/** An operation by id (a UUID), whatever its project. */
+export const findOperation = coalesced<string, OperationRow>(async (store, ids) => {
+  const rows = await store.selectFrom('operations').selectAll().where('id', 'in', ids).execute();
+  return new Map(rows.map((row) => [row.id, row]));
+});
+
+/** An operation, and its time of creation with microseconds, which a Date would lose. */
+export type ListedOperation = OperationRow & { readonly cursor: string };
+
+/** Newest first; with a cursor only what is strictly older. Times of creation are distinct within a project. */
+export function listOperations(
+  store: Store,
+  projectId: string,
+  { cursor, limit }: { cursor?: string; limit?: number },
+): Promise<ListedOperation[]> {
+  return store
+    .selectFrom('operations')
+    .selectAll()
+    .select(sql<string>`to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`.as('cursor'))
+    .where('project_id', '=', projectId)
+    .$if(cursor !== undefined, (query) => query.where('created_at', '<', sql<Date>`${cursor}::timestamptz`))
+    .orderBy('created_at', 'desc')
+    .$if(limit !== undefined, (query) => query.limit(limit!))
+    .execute();
+}
