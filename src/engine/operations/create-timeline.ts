@@ -1,0 +1,26 @@
+import { giveIdentity } from '../../postgres/control-file.ts';
+import { findProject, findTimeline, observeTimelineReady } from '../../store/observations.ts';
+import { volumeOwner } from '../compute-spec.ts';
+import type { RunOperation } from '../run-call.ts';
+import { stopPoint } from '../stop-point.ts';
+
+/** Gives a new project its volume: a clone of the template with an identity of its own. */
+export const createTimeline: RunOperation = async (ctx, operation, signal) => {
+  const timeline = await findTimeline(ctx.store, operation.timeline_id!);
+  const project = await findProject(ctx.store, operation.project_id);
+  if (!timeline || !project || timeline.deleted_at) return 'skipped';
+  const template = await ctx.template(timeline.distribution_id);
+  signal.throwIfAborted();
+  const volume = await ctx.storage.ensureCloned(template, timeline.id, {
+    owner: volumeOwner(ctx, project),
+    signal,
+    prepare: async (path) => {
+      await giveIdentity(path);
+      stopPoint('create_timeline:cloned');
+    },
+  });
+  const { systemIdentifier } = await readControlFile(ctx.storage.path(volume));
+  stopPoint('create_timeline:made');
+  await observeTimelineReady(ctx.store, timeline.id, { volume, system_identifier: String(systemIdentifier) });
+  return 'finished';
+};

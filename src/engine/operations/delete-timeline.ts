@@ -1,0 +1,23 @@
+import type { TimelineId } from '../../domain/ids.ts';
+import { findPlacedEndpoints, observeTimelinePurged } from '../../store/observations.ts';
+import type { EngineContext } from '../context.ts';
+import type { RunOperation } from '../run-call.ts';
+import { removeCompute } from '../server.ts';
+import { stopPoint } from '../stop-point.ts';
+
+/** Removes a deleted branch's computes and volume. */
+export const deleteTimeline: RunOperation = async (ctx, operation) => {
+  for (const endpoint of await findPlacedEndpoints(ctx.store, { timeline_id: operation.timeline_id! })) {
+    await removeCompute(ctx, endpoint, 'staged');
+  }
+  stopPoint('delete_timeline:stopped');
+  await purgeTimeline(ctx, operation.timeline_id!);
+  return 'finished';
+};
+
+/** Nothing of the timeline is left on disk. */
+export async function purgeTimeline(ctx: EngineContext, id: TimelineId): Promise<void> {
+  await ctx.storage.ensureDeleted(id);
+  stopPoint('delete_timeline:deleted');
+  await observeTimelinePurged(ctx.store, id);
+}

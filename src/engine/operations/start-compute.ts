@@ -1,0 +1,14 @@
+import { findEndpointFacts } from '../../store/observations.ts';
+import { Revert } from '../revert.ts';
+import type { RunOperation } from '../run-call.ts';
+import { bringUp } from '../server.ts';
+
+/** The endpoint's server runs, holds the roles and databases that it should, and is open to the gateway. */
+export const startCompute: RunOperation = async (ctx, operation, signal) => {
+  const facts = await findEndpointFacts(ctx.store, operation.endpoint_id!);
+  if (!facts || facts.deleted_at || facts.disabled) return 'skipped';
+  await using revert = new Revert((error) => ctx.logger.error({ endpoint_id: facts.id, error }, 'could not undo a start'));
+  await bringUp(ctx, facts, revert, signal);
+  revert.disarm();
+  return 'finished';
+};

@@ -1,0 +1,77 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { access, chmod, constants, mkdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { StartError } from './start-error.ts';
+
+/** The directory that everything is kept in, while this process owns it. */
+export interface DataDirectory {
+  readonly path: string;
+  /** Made once; tells directories apart. */
+  readonly id: string;
+  release(): Promise<void>;
+}
+
+/** Takes the data directory for this process alone, making it if need be. Throws StartError. */
+export async function openDataDirectory(path: string): Promise<DataDirectory> {
+  try {
+    await mkdir(path, { recursive: true });
+    await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
+    // Computes run as other users and must pass through; what they may not read is closed further down.
+    await chmod(path, 0o711);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new StartError(
+      `the data directory ${path} cannot be written (${code}): give this user the right to, or choose another with --data-dir`,
+    );
+  }
+  const resolved = await realpath(path);
+  const lock = await takeLock(resolved);
+  try {
+    return { path: resolved, id: await readOrMakeId(resolved), release: () => closeServer(lock) };
+  } catch (error) {
+    await closeServer(lock);
+    throw error;
+  }
+}
+
+/**
+ * Listens on a socket named after the directory: the system gives the name to one process at a time, and takes it back
+ * when that process ends, however it ends.
+ */
+async function takeLock(path: string): Promise<Server> {
+  const digest = createHash('sha256').update(path).digest('hex').slice(0, 32);
+  const abstract = process.platform === 'linux';
+  const name = abstract ? `\0coppice-${digest}` : join(path, 'lock.sock');
+  const server = createServer((socket) => socket.destroy());
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  server.once('error', reject).listen(name, resolve);
+  try {
+    await promise;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    throw new StartError(
+      `the data directory ${path} is in use by another Coppice: stop that one, or choose another directory with --data-dir`,
+    );
+  }
+  server.unref();
+  return server;
+}
+
+async function closeServer(server: Server): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  server.close(() => resolve());
+  await promise;
+}
+
+async function readOrMakeId(path: string): Promise<string> {
+  const file = join(path, 'directory-id');
+  const known = await readFile(file, 'utf8').catch(() => undefined);
+  if (known) return known.trim();
+  const made = randomUUID();
+  const unfinished = `${file}.unfinished`;
+  await rm(unfinished, { force: true });
+  await writeFile(unfinished, `${made}\n`, { flush: true, mode: 0o600 });
+  await rename(unfinished, file);
+  return made;
+}

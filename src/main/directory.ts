@@ -1,0 +1,93 @@
+import type { EndpointId } from '../domain/ids.ts';
+import type { Directory, RoleSecret } from '../gateway/contract.ts';
+import type { Change } from '../store/changes.ts';
+import type { Store } from '../store/connection.ts';
+import { type DirectoryEndpoint, findDirectoryEndpoint, findDirectoryRole } from '../store/directory.ts';
+
+/** Entries kept; beyond it the ones that were put in first go. */
+const ENTRIES_MAX = 10_000;
+
+export interface CachedDirectory extends Directory {
+  /** The endpoint with what only `main` needs to know of it. */
+  find(id: EndpointId): Promise<DirectoryEndpoint | undefined>;
+  /** Forgets what a change makes stale. */
+  hear(change: Change): void;
+  /** Forgets everything: changes may have been missed. */
+  forget(): void;
+}
+
+/**
+ * The gateway's view of the store, kept in memory until a change is announced. `isFresh` says whether announcements
+ * arrive at all; while they do not, every look-up asks the store.
+ */
+export function createDirectory(
+  store: Store,
+  { isFresh, learn }: { isFresh: () => boolean; learn: (id: EndpointId) => Promise<void> },
+): CachedDirectory {
+  const endpoints = new Map<EndpointId, Promise<DirectoryEndpoint | undefined>>();
+  /** Branch id -> role name -> secret. */
+  const roles = new Map<string, Map<string, Promise<RoleSecret | undefined>>>();
+
+  const find = (id: EndpointId) => remember(endpoints, id, () => findDirectoryEndpoint(store, id), isFresh);
+  const findRole = (endpoint: DirectoryEndpoint, name: string) => {
+    const running = endpoint.observed_state === 'running';
+    const load = () => findDirectoryRole(store, { branch_id: endpoint.branch_id, running, name });
+    // A password in waiting looks different to a sleeping and to a running server; both belong to the branch's entry.
+    return remember(ofBranch(roles, endpoint.branch_id), `${running} ${name}`, load, isFresh);
+  };
+  return {
+    find,
+    endpoint: async (id) => {
+      const found = await find(id);
+      if (!found) return undefined;
+      const { observed_state } = found;
+      const state = observed_state === 'running' || observed_state === 'stopping' ? observed_state : 'stopped';
+      return { endpoint_id: found.id, disabled: found.disabled, state };
+    },
+    role: async (id, name, { refresh } = {}) => {
+      const endpoint = await find(id);
+      if (!endpoint) return undefined;
+      if (refresh && endpoint.observed_state === 'running') {
+        await learn(id);
+        roles.delete(endpoint.branch_id);
+      }
+      return findRole(endpoint, name);
+    },
+    hear: ({ noun, id }) => {
+      if (noun === 'endpoint') endpoints.delete(id);
+      if (noun === 'branch') roles.delete(id);
+    },
+    forget: () => {
+      endpoints.clear();
+      roles.clear();
+    },
+  };
+}
+
+function ofBranch<T>(branches: Map<string, Map<string, T>>, id: string): Map<string, T> {
+  const known = branches.get(id);
+  if (known) return known;
+  const made = new Map<string, T>();
+  if (branches.size >= ENTRIES_MAX) branches.delete(branches.keys().next().value!);
+  branches.set(id, made);
+  return made;
+}
+
+/** One look-up for all who ask at once; an answer is kept only while changes to it would be heard, a failure never. */
+function remember<T>(
+  entries: Map<string, Promise<T>>,
+  key: string,
+  load: () => Promise<T>,
+  isFresh: () => boolean,
+): Promise<T> {
+  const known = entries.get(key);
+  if (known) return known;
+  const loading = load();
+  if (!isFresh()) return loading;
+  if (entries.size >= ENTRIES_MAX) entries.delete(entries.keys().next().value!);
+  entries.set(key, loading);
+  // What does not exist is not remembered: its creation would be, but names can be tried without end.
+  const forget = () => entries.get(key) === loading && entries.delete(key);
+  loading.then((value) => value === undefined && forget(), forget);
+  return loading;
+}

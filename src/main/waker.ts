@@ -1,0 +1,109 @@
+import type { ActionContext } from '../actions/context.ts';
+import { wakeEndpoint } from '../actions/wake-endpoint.ts';
+import { CoppiceError } from '../domain/errors.ts';
+import type { EndpointId, OperationId } from '../domain/ids.ts';
+import type { ComputeDriver } from '../drivers/compute/contract.ts';
+import { WakeError, type Waker } from '../gateway/contract.ts';
+import type { Change } from '../store/changes.ts';
+import { findStartProgress } from '../store/directory.ts';
+import type { CachedDirectory } from './directory.ts';
+import { createNews } from './news.ts';
+
+/** SQLSTATE cannot_connect_now: drivers take it for a reason to try again. */
+const CANNOT_CONNECT_NOW = '57P03';
+
+export interface EndpointWaker extends Waker {
+  /** Lets those who wait look at what changed. */
+  hear(change: Change): void;
+}
+
+/**
+ * Wakes through the store, like everything else: an action, an operation, an announcement back. However many
+ * connections wait for an endpoint, this process asks once and watches once.
+ */
+export function createWaker(
+  ctx: ActionContext,
+  compute: Pick<ComputeDriver, 'dial'>,
+  directory: CachedDirectory,
+): EndpointWaker {
+  const news = createNews();
+  const requests = new Map<EndpointId, Promise<OperationId | undefined>>();
+  const watches = new Map<OperationId, Promise<void>>();
+
+  const dial = async (id: EndpointId) => {
+    const endpoint = await directory.find(id);
+    if (endpoint?.observed_state !== 'running' || !endpoint.compute) return undefined;
+    return compute.dial(endpoint.compute).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') return undefined;
+      throw error;
+    });
+  };
+
+  /** Resolves when the start has brought the server up; throws WakeError when it has ended without. */
+  const watch = async (operation: OperationId, endpoint: EndpointId): Promise<void> => {
+    for (;;) {
+      // Taken before the look, so that nothing is missed between the look and the wait.
+      const next = news.next([operation, endpoint]);
+      const progress = await findStartProgress(ctx.store, operation);
+      if (!progress) throw new WakeError('08004', 'the endpoint was deleted while it was being started');
+      if (progress.running || progress.status === 'finished') return;
+      if (progress.status === 'failed') {
+        throw new WakeError(CANNOT_CONNECT_NOW, `the compute could not be started; operation_id:"${operation}"`);
+      }
+      if (progress.status === 'cancelled' || progress.status === 'skipped') {
+        throw new WakeError(CANNOT_CONNECT_NOW, `the start of the compute was ${progress.status}`);
+      }
+      await next;
+    }
+  };
+
+  return {
+    dial,
+    wake: async (id, signal) => {
+      for (;;) {
+        signal.throwIfAborted();
+        const operation = await untilAborted(
+          shared(requests, id, () => requestStart(ctx, id)),
+          signal,
+        );
+        if (operation)
+          return untilAborted(
+            shared(watches, operation, () => watch(operation, id)),
+            signal,
+          );
+        // It is said to run. Then it answers, or it has ended and that will be noticed soon.
+        const next = news.next([id]);
+        const stream = await dial(id);
+        stream?.destroy();
+        if (stream) return;
+        await untilAborted(next, signal);
+      }
+    },
+    hear: ({ id }) => news.hear(id),
+  };
+}
+
+async function requestStart(ctx: ActionContext, id: EndpointId): Promise<OperationId | undefined> {
+  try {
+    return (await wakeEndpoint(ctx, id)).operation_id;
+  } catch (error) {
+    if (error instanceof CoppiceError) throw new WakeError(CANNOT_CONNECT_NOW, error.message);
+    throw error;
+  }
+}
+
+/** What is under way already, or begun now; forgotten when it has ended. */
+function shared<K, T>(under_way: Map<K, Promise<T>>, key: K, begin: () => Promise<T>): Promise<T> {
+  const known = under_way.get(key);
+  if (known) return known;
+  const begun = begin().finally(() => under_way.delete(key));
+  under_way.set(key, begun);
+  return begun;
+}
+
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal.reason);
+  signal.addEventListener('abort', abort, { once: true });
+  return Promise.race([promise, aborted]).finally(() => signal.removeEventListener('abort', abort));
+}

@@ -1,0 +1,66 @@
+import { sql } from 'kysely';
+import type { EndpointId, OperationId } from '../domain/ids.ts';
+import type { OperationStatus } from '../domain/operation-kinds.ts';
+import type { ObservedCompute } from '../domain/states.ts';
+import type { Store } from './connection.ts';
+
+/** What the gateway asks about an endpoint. */
+export interface DirectoryEndpoint {
+  readonly id: EndpointId;
+  readonly branch_id: string;
+  readonly disabled: boolean;
+  readonly observed_state: ObservedCompute;
+  readonly compute: { driver: string; id: string } | null;
+}
+
+export function findDirectoryEndpoint(store: Store, id: EndpointId): Promise<DirectoryEndpoint | undefined> {
+  return store
+    .selectFrom('endpoints')
+    .select(['id', 'branch_id', 'disabled', 'observed_state', 'compute'])
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst();
+}
+
+export interface DirectoryRole {
+  readonly verifier: string | null;
+  readonly can_login: boolean;
+  readonly valid_until: Date | null;
+}
+
+/**
+ * A branch's role as its server will know it once it is reached: while the server runs and a new password waits to be
+ * applied, the old one is the one that opens.
+ */
+export async function findDirectoryRole(
+  store: Store,
+  { branch_id, running, name }: { branch_id: string; running: boolean; name: string },
+): Promise<DirectoryRole | undefined> {
+  const { rows } = await sql<DirectoryRole>`
+    select
+      case when ${running} and timelines.applied_config_generation < branches.config_generation
+        then coalesce(roles.applied_verifier, roles.verifier) else roles.verifier end as verifier,
+      roles.can_login, roles.valid_until
+    from roles
+    join branches on branches.id = roles.branch_id
+    join timelines on timelines.id = branches.timeline_id
+    where roles.branch_id = ${branch_id} and roles.name = ${name} and roles.deleted_at is null`.execute(store);
+  return rows[0];
+}
+
+/** How far a start has come. */
+export interface StartProgress {
+  readonly status: OperationStatus;
+  readonly error: string | null;
+  /** The operation has begun, and its endpoint's server runs. */
+  readonly running: boolean;
+}
+
+export async function findStartProgress(store: Store, operationId: OperationId): Promise<StartProgress | undefined> {
+  const { rows } = await sql<StartProgress>`
+    select operations.status, operations.error,
+      operations.started_at is not null and endpoints.observed_state = 'running' as running
+    from operations join endpoints on endpoints.id = operations.endpoint_id
+    where operations.id = ${operationId}`.execute(store);
+  return rows[0];
+}

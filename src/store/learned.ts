@@ -1,0 +1,155 @@
+import { sql } from 'kysely';
+import type { BranchId } from '../domain/ids.ts';
+import type { Store, StoreTransaction } from './connection.ts';
+import type { DatabaseRow, RoleRow } from './schema.ts';
+
+/** Roles and databases as intent, and what a server was seen to hold. */
+
+/** A role as read from `pg_authid`. */
+export interface SeenRole {
+  readonly name: string;
+  readonly verifier: string | null;
+  readonly can_login: boolean;
+  readonly valid_until: Date | null;
+}
+
+/** A database as read from `pg_database`. */
+export interface SeenDatabase {
+  readonly name: string;
+  readonly owner_name: string;
+}
+
+/** What the branch's server should hold, tombstones included, with the generation that this is. */
+export async function findDesiredConfig(
+  store: Store,
+  branchId: BranchId,
+): Promise<{ generation: number; roles: RoleRow[]; databases: DatabaseRow[] }> {
+  // One snapshot: a role and the generation that it came with belong together.
+  return store
+    .transaction()
+    .setIsolationLevel('repeatable read')
+    .execute(async (trx) => ({
+      generation: (
+        await trx
+          .selectFrom('branches')
+          .select('config_generation')
+          .where('id', '=', branchId)
+          .executeTakeFirstOrThrow()
+      ).config_generation,
+      roles: await trx.selectFrom('roles').selectAll().where('branch_id', '=', branchId).orderBy('id').execute(),
+      databases: await trx
+        .selectFrom('databases')
+        .selectAll()
+        .where('branch_id', '=', branchId)
+        .orderBy('id')
+        .execute(),
+    }));
+}
+
+/** Records that the server holds what was desired: tombstones that were applied go away. */
+export async function observeConfig(
+  store: Store,
+  applied: { roles: readonly RoleRow[]; databases: readonly DatabaseRow[] },
+): Promise<void> {
+  await store.transaction().execute(async (trx) => {
+    for (const role of applied.roles) {
+      if (role.deleted_at) {
+        // Not when the name was taken again meanwhile.
+        await trx.deleteFrom('roles').where('id', '=', role.id).where('deleted_at', '=', role.deleted_at).execute();
+      } else if (role.applied_verifier !== role.verifier) {
+        await trx.updateTable('roles').set({ applied_verifier: role.verifier }).where('id', '=', role.id).execute();
+      }
+    }
+    for (const database of applied.databases) {
+      if (database.deleted_at) await trx.deleteFrom('databases').where('id', '=', database.id).execute();
+      else if (database.applied_name !== database.name) {
+        await trx.updateTable('databases').set({ applied_name: database.name }).where('id', '=', database.id).execute();
+      }
+    }
+  });
+}
+
+/**
+ * Takes over what customers changed in SQL. Does nothing while an intent waits to be applied: the server is then
+ * behind, and what it holds is no news.
+ *
+ * @returns whether it was taken over
+ */
+export async function learnConfig(
+  store: Store,
+  branchId: BranchId,
+  seen: { roles: readonly SeenRole[]; databases: readonly SeenDatabase[] },
+): Promise<boolean> {
+  return store.transaction().execute(async (trx) => {
+    const { rows } = await sql<{ settled: boolean }>`
+      select timelines.applied_config_generation >= branches.config_generation as settled
+      from branches join timelines on timelines.id = branches.timeline_id
+      where branches.id = ${branchId} and branches.deleted_at is null for update of branches`.execute(trx);
+    if (!rows[0]?.settled) return false;
+    await learnRoles(trx, branchId, seen.roles);
+    await learnDatabases(trx, branchId, seen.databases);
+    return true;
+  });
+}
+
+async function learnRoles(trx: StoreTransaction, branchId: BranchId, seen: readonly SeenRole[]): Promise<void> {
+  const known = await trx.selectFrom('roles').selectAll().where('branch_id', '=', branchId).execute();
+  const names = new Set(seen.map((role) => role.name));
+  const gone = known.filter((role) => !names.has(role.name)).map((role) => role.id);
+  if (gone.length > 0) await trx.deleteFrom('roles').where('id', 'in', gone).execute();
+  for (const { name, verifier, can_login, valid_until } of seen) {
+    const old = known.find((role) => role.name === name);
+    if (!old) {
+      await trx
+        .insertInto('roles')
+        .values({
+          branch_id: branchId,
+          name,
+          origin: 'sql',
+          can_login,
+          verifier,
+          applied_verifier: verifier,
+          valid_until,
+        })
+        .execute();
+      continue;
+    }
+    const samePassword = old.verifier === verifier;
+    const sameRest = old.can_login === can_login && old.valid_until?.getTime() === valid_until?.getTime();
+    if (samePassword && sameRest) continue;
+    await trx
+      .updateTable('roles')
+      .set({
+        can_login,
+        valid_until,
+        verifier,
+        applied_verifier: verifier,
+        // A password that was set in SQL is not known to us, and the old one opens nothing any more.
+        ...(samePassword ? {} : { sealed_password: null, updated_at: sql<Date>`clock_timestamp()` }),
+      })
+      .where('id', '=', old.id)
+      .execute();
+  }
+}
+
+async function learnDatabases(trx: StoreTransaction, branchId: BranchId, seen: readonly SeenDatabase[]): Promise<void> {
+  const known = await trx.selectFrom('databases').selectAll().where('branch_id', '=', branchId).execute();
+  const names = new Set(seen.map((database) => database.name));
+  const gone = known.filter((database) => !names.has(database.name)).map((database) => database.id);
+  if (gone.length > 0) await trx.deleteFrom('databases').where('id', 'in', gone).execute();
+  for (const { name, owner_name } of seen) {
+    const old = known.find((database) => database.name === name);
+    if (!old) {
+      await trx
+        .insertInto('databases')
+        .values({ branch_id: branchId, name, owner_name, origin: 'sql', applied_name: name })
+        .execute();
+    } else if (old.owner_name !== owner_name) {
+      await trx
+        .updateTable('databases')
+        .set({ owner_name, updated_at: sql<Date>`clock_timestamp()` })
+        .where('id', '=', old.id)
+        .execute();
+    }
+  }
+}
