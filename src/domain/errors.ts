@@ -166,6 +166,18 @@ export const ERRORS = {
     retry: 'after_change',
   },
   branch_protected: { status: 422, code: '', message: 'cannot {verb} protected branch', retry: 'after_change' },
+  branch_expiring: {
+    status: 422,
+    code: '',
+    message: 'cannot {verb} a branch that expires; branch_id:"{id}"',
+    retry: 'after_change',
+  },
+  branch_cannot_expire: {
+    status: 422,
+    code: '',
+    message: 'branch cannot expire, since {reason}; branch_id:"{id}"',
+    retry: 'after_change',
+  },
   branch_default: { status: 422, code: '', message: 'cannot delete the default branch', retry: 'after_change' },
   project_has_protected_branch: {
     status: 422,

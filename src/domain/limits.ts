@@ -12,6 +12,9 @@ export const LIMITS = {
   roles_per_branch: 500,
   databases_per_branch: 500,
   annotations_per_branch: 50,
+  /** Computes that one call may make with a branch. */
+  endpoints_per_call: 10,
+  branch_expiry_seconds_max: 30 * 86_400,
   request_body_bytes: 1024 * 1024,
   /** From the first byte of an HTTP request to its last. */
   request_timeout_ms: 30_000,

@@ -1,0 +1,44 @@
+import { branchState } from '../../domain/states.ts';
+import type { BranchView } from '../../store/branches.ts';
+import type { Branch, BranchAnnotation } from '../schemas/branch.ts';
+import { optionalTimestamp, timestamp } from './timestamp.ts';
+
+/** A branch as the API shows it. Its state changed last when its volume stood, or when it was deleted. */
+export function serializeBranch(row: BranchView): Branch {
+  return {
+    id: row.id,
+    project_id: row.project_id,
+    parent_id: row.parent_id ?? undefined,
+    parent_lsn: row.parent_lsn ?? undefined,
+    parent_timestamp: optionalTimestamp(row.parent_timestamp),
+    name: row.name,
+    ...branchState({ ready_at: row.ready_at, deleted: row.deleted_at !== null }),
+    state_changed_at: timestamp(row.deleted_at ?? row.ready_at ?? row.created_at),
+    logical_size: row.logical_size_bytes ?? undefined,
+    creation_source: 'console',
+    primary: row.is_default,
+    default: row.is_default,
+    protected: row.protected,
+    cpu_used_sec: 0,
+    compute_time_seconds: 0,
+    active_time_seconds: 0,
+    written_data_bytes: 0,
+    data_transfer_bytes: 0,
+    created_at: timestamp(row.created_at),
+    updated_at: timestamp(row.updated_at),
+    ttl_interval_seconds: row.ttl_interval_seconds ?? undefined,
+    expires_at: optionalTimestamp(row.expires_at),
+    created_by: { name: row.creator ?? '', image: '' },
+    init_source: row.init_source,
+  };
+}
+
+/** What callers noted on a branch. */
+export function serializeBranchAnnotation(row: BranchView): BranchAnnotation {
+  return {
+    object: { type: 'console/branch', id: row.id },
+    value: row.annotations,
+    created_at: timestamp(row.created_at),
+    updated_at: timestamp(row.created_at),
+  };
+}
