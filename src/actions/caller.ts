@@ -1,3 +1,4 @@
+import { CoppiceError } from '../domain/errors.ts';
 import type { OrganizationId, ProjectId, UserId } from '../domain/ids.ts';
 
 export type MembershipRole = 'admin' | 'member';
@@ -39,3 +40,14 @@ export function roleIn(caller: Caller, organizationId: OrganizationId): Membersh
 
 /** The user to record as the maker of something; null for keys without a person behind them. */
 export const callerUserId = (caller: Caller): UserId | null => (caller.kind === 'personal' ? caller.user.id : null);
+
+/** The person who calls. Routes that need one turn other keys away before; throws `organization_key_refused` if not. */
+export function personOf(caller: Caller): PersonalCaller {
+  if (caller.kind !== 'personal') throw new CoppiceError('organization_key_refused');
+  return caller;
+}
+
+/** The organisations that the caller has to do with. */
+export function organizationsOf(caller: Caller): OrganizationId[] {
+  return caller.kind === 'personal' ? [...caller.memberships.keys()] : [caller.organization_id];
+}

@@ -1,6 +1,8 @@
 import { sql } from 'kysely';
+import type { UserId } from '../domain/ids.ts';
 import { coalesced } from './coalesced.ts';
-import type { Store } from './connection.ts';
+import type { Store, StoreTransaction } from './connection.ts';
+import type { ApiKeyRow } from './schema.ts';
 
 /** A key that is valid now, with the person behind it and that person's organisations. */
 export interface KeyHolderRow {
@@ -38,4 +40,61 @@ export async function recordKeyUse(
       ${uses.map((use) => use.address)}::text[]) as used (id, at, address)
     where api_keys.id = used.id and (last_used_at is null or last_used_at < used.at)
   `.execute(store);
+}
+
+/** A key without its hash. */
+export type ListedApiKey = Omit<ApiKeyRow, 'secret_hash'>;
+
+const LISTED = [
+  'id',
+  'kind',
+  'name',
+  'user_id',
+  'organization_id',
+  'project_id',
+  'created_by',
+  'created_at',
+  'revoked_at',
+  'last_used_at',
+  'last_used_from_addr',
+] as const;
+
+/** The user's valid personal keys, oldest first. */
+export function listPersonalKeys(store: Store, userId: UserId): Promise<ListedApiKey[]> {
+  return store
+    .selectFrom('api_keys')
+    .select(LISTED)
+    .where('user_id', '=', userId)
+    .where('revoked_at', 'is', null)
+    .orderBy('id')
+    .execute();
+}
+
+export function insertPersonalKey(
+  store: Store | StoreTransaction,
+  key: { user_id: UserId; name: string; secret_hash: Buffer },
+): Promise<ListedApiKey> {
+  return store
+    .insertInto('api_keys')
+    .values({ ...key, kind: 'personal', created_by: key.user_id })
+    .returning(LISTED)
+    .executeTakeFirstOrThrow();
+}
+
+/** A key by its hash, revoked or not. */
+export function findKeyByHash(trx: StoreTransaction, secretHash: Buffer): Promise<ListedApiKey | undefined> {
+  return trx.selectFrom('api_keys').select(LISTED).where('secret_hash', '=', secretHash).executeTakeFirst();
+}
+
+/** Ends a valid personal key of the user; undefined when there is none of that id. */
+export function revokePersonalKey(store: Store, userId: UserId, id: number): Promise<ListedApiKey | undefined> {
+  return store
+    .updateTable('api_keys')
+    .set({ revoked_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .where('kind', '=', 'personal')
+    .where('user_id', '=', userId)
+    .where('revoked_at', 'is', null)
+    .returning(LISTED)
+    .executeTakeFirst();
 }
