@@ -1,0 +1,41 @@
+import { chmod, mkdir } from 'node:fs/promises';
+import { createBtrfsDriver } from './btrfs/driver.ts';
+import { btrfsProblem } from './btrfs/probe.ts';
+import type { StorageDriver } from './contract.ts';
+import { createCopyDriver } from './copy/driver.ts';
+import { copyProblem } from './copy/probe.ts';
+import { createReflinkDriver } from './reflink/driver.ts';
+import { reflinkProblem } from './reflink/probe.ts';
+import type { StorageDriverOptions } from './volume-driver.ts';
+
+/** Best first. */
+const DRIVERS = [
+  { name: 'btrfs', problem: btrfsProblem, create: createBtrfsDriver },
+  { name: 'reflink', problem: reflinkProblem, create: createReflinkDriver },
+  { name: 'copy', problem: copyProblem, create: createCopyDriver },
+] as const;
+
+export type StorageDriverName = (typeof DRIVERS)[number]['name'];
+
+export const STORAGE_DRIVER_NAMES: readonly StorageDriverName[] = DRIVERS.map(({ name }) => name);
+
+export interface ChosenStorage {
+  readonly driver: StorageDriver;
+  /** Better drivers that do not work here, and why. */
+  readonly passed_over: readonly { readonly name: StorageDriverName; readonly problem: string }[];
+}
+
+/** The best storage driver that works at `root`, or the one that is named. Throws when that one does not work there. */
+export async function chooseStorage(options: StorageDriverOptions, named?: StorageDriverName): Promise<ChosenStorage> {
+  if (await mkdir(options.root, { recursive: true })) await chmod(options.root, 0o711);
+  const passed_over: { name: StorageDriverName; problem: string }[] = [];
+  for (const { name, problem, create } of DRIVERS) {
+    if (named && name !== named) continue;
+    const found = await problem(options.root);
+    if (!found) return { driver: await create(options), passed_over };
+    passed_over.push({ name, problem: found });
+  }
+  throw new Error(
+    `no storage driver works at ${options.root}: ${passed_over.map(({ name, problem }) => `${name}: ${problem}`).join('; ')}`,
+  );
+}
