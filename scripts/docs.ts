@@ -1,0 +1,101 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ERRORS, type ErrorKind } from '../src/domain/errors.ts';
+import { OPERATION_KINDS, type OperationKind } from '../src/domain/operation-kinds.ts';
+import { SETTINGS, type Setting, type SettingName, settingFlag, settingVariable } from '../src/domain/settings.ts';
+
+/**
+ * Writes the tables of the documents from the tables of the product: `npm run docs`. A document marks the place with
+ * `<!-- generated: <name> -->` and `<!-- end of generated -->`; a test compares.
+ */
+
+const END = '<!-- end of generated -->';
+const marker = (name: string): string => `<!-- generated: ${name}; written by npm run docs -->`;
+
+function table(heads: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  return [line(heads), line(heads.map(() => '---')), ...rows.map(line)].join('\n');
+}
+
+function defaultText({ default: value, default_text: text }: Setting): string {
+  if (text !== undefined) return text;
+  return typeof value === 'string' ? `\`${value}\`` : '';
+}
+
+function settingsTable(): string {
+  const rows = (Object.entries(SETTINGS) as [SettingName, Setting][]).map(([name, setting]) => [
+    `\`${settingFlag(name)}\`<br>\`${settingVariable(name)}\``,
+    setting.allowed ? setting.allowed.map((word) => `\`${word}\``).join(', ') : setting.type.replaceAll('_', ' '),
+    defaultText(setting),
+    `${setting.description}${setting.secret ? ' Secret: give it as a variable, since flags show in the process list.' : ''}`,
+  ]);
+  return table(['Flag and variable', 'Value', 'Default', 'What it does'], rows);
+}
+
+const RETRY_TEXT: Readonly<Record<ErrorKind['retry'], string>> = {
+  never: 'no',
+  after_change: 'after a change',
+  safe: 'yes',
+};
+
+function errorsTable(): string {
+  const rows = Object.entries(ERRORS)
+    .map(([name, kind]: [string, ErrorKind]) => ({ name, kind }))
+    .sort((a, b) => a.kind.status - b.kind.status || a.name.localeCompare(b.name))
+    .map(({ name, kind }) => [
+      String(kind.status),
+      `\`${name}\``,
+      kind.code ? `\`${kind.code}\`` : '',
+      kind.message.replace(/\{(\w+)\}/g, '*$1*'),
+      RETRY_TEXT[kind.retry],
+    ]);
+  return table(['Status', 'Name', 'Code', 'Message', 'Worth repeating'], rows);
+}
+
+function duration(ms: number): string {
+  return ms % 60_000 === 0 ? `${ms / 60_000} min` : `${ms / 1000} s`;
+}
+
+function operationsTable(): string {
+  const rows = Object.entries(OPERATION_KINDS).map(([action, kind]: [string, OperationKind]) => [
+    `\`${action}\``,
+    kind.title,
+    Object.entries(kind.claims)
+      .map(([what, mode]) => `${what} (${mode})`)
+      .join(', '),
+    String(kind.attempts),
+    duration(kind.deadline_ms),
+  ]);
+  return table(['Action', 'Title', 'Claims', 'Attempts', 'Deadline of one'], rows);
+}
+
+interface GeneratedPart {
+  readonly path: string;
+  readonly name: string;
+  readonly text: string;
+}
+
+/** Every generated part with the document it belongs to. */
+export function generatedParts(): GeneratedPart[] {
+  return [
+    { path: 'docs/settings.md', name: 'settings', text: settingsTable() },
+    { path: 'docs/errors.md', name: 'errors', text: errorsTable() },
+    { path: 'docs/operations.md', name: 'operations', text: operationsTable() },
+  ];
+}
+
+/** The document with the part in its place; throws when it has no such place. */
+export function withPart(document: string, { path, name, text }: GeneratedPart): string {
+  const start = document.indexOf(marker(name));
+  const end = document.indexOf(END, start);
+  if (start < 0 || end < 0) throw new Error(`${path} has no place for "${name}"; put in: ${marker(name)} ${END}`);
+  return `${document.slice(0, start)}${marker(name)}\n\n${text}\n\n${document.slice(end)}`;
+}
+
+if (import.meta.main) {
+  for (const part of generatedParts()) {
+    const path = join(import.meta.dirname, '..', part.path);
+    writeFileSync(path, withPart(readFileSync(path, 'utf8'), part));
+  }
+}
