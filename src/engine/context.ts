@@ -1,19 +1,15 @@
 import type { ComputeDriver } from '../drivers/compute/contract.ts';
 import type { StorageDriver, VolumeRef } from '../drivers/storage/contract.ts';
 import type { Store } from '../store/connection.ts';
-
-/** The part of a logger that the engine uses. */
-export interface EngineLogger {
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-  error(fields: object, message: string): void;
-}
+import type { Log } from '../watch/log-fields.ts';
 
 /** A Postgres that computes can run: where it is, and its template volume. */
 export interface EngineDistribution {
   readonly id: string;
   readonly root: string;
   readonly major: number;
+  /** It carries an extension that runs jobs by itself (pg_cron). */
+  readonly has_scheduler: boolean;
 }
 
 export interface EngineContext {
@@ -28,7 +24,7 @@ export interface EngineContext {
   readonly template: (distributionId: string) => Promise<VolumeRef>;
   /** The user that Coppice runs as: computes let it in as `cloud_admin`. */
   readonly os_user: string;
-  /** Where finished WAL and other files of a compute may be kept outside its data directory. */
-  readonly run_as_users: boolean;
-  readonly logger: EngineLogger;
+  /** Computes of the same driver that are none of the engine's: the server of our own database. */
+  readonly own_computes: ReadonlySet<string>;
+  readonly logger: Log;
 }

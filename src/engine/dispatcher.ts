@@ -34,7 +34,7 @@ export async function startDispatcher(
     workerId = workerPool.id;
   });
   const logger = new Logger(() => (level, message, meta) => {
-    if (level === 'error') ctx.logger.error({ ...meta, error: meta?.error }, message);
+    if (level === 'error') ctx.logger.error({ err: meta?.error }, message);
   });
   const runner = await run({
     events,

@@ -1,4 +1,4 @@
-import type { EngineLogger } from './context.ts';
+import type { Log } from '../watch/log-fields.ts';
 
 export interface Loop {
   /** Ends after the running round. */
@@ -7,7 +7,7 @@ export interface Loop {
 
 /** Runs `round` again and again, `interval_ms` after the end of the last. A round that throws is reported, and the loop goes on. */
 export function startLoop(
-  { name, interval_ms, logger }: { name: string; interval_ms: number; logger: EngineLogger },
+  { name, interval_ms, logger }: { name: string; interval_ms: number; logger: Log },
   round: () => Promise<void>,
 ): Loop {
   let stopped = false;
@@ -16,7 +16,7 @@ export function startLoop(
   const schedule = () => {
     timer = setTimeout(() => {
       running = round()
-        .catch((error) => logger.error({ chore: name, error }, 'a chore failed and will run again'))
+        .catch((error) => logger.error({ action: name, err: error }, 'a chore failed and will run again'))
         .finally(() => {
           if (!stopped) schedule();
         });

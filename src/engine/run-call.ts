@@ -89,14 +89,14 @@ async function runOperation(
 
 async function recordFailure(ctx: EngineContext, operation: OperationRow, error: unknown): Promise<boolean> {
   const failures = operation.failures_count + 1;
-  const fields = { operation_id: operation.id, action: operation.action, failures, error };
+  const fields = { operation_id: operation.id, action: operation.action, attempt: failures, err: error };
   if (failures >= OPERATION_KINDS[operation.action].attempts || !mayRetry(error)) {
     ctx.logger.error(fields, 'operation failed');
     await failOperation(ctx.store, operation, reasonFor(error));
     return true;
   }
   const retry_at = new Date(Date.now() + retryDelayMs(failures));
-  ctx.logger.warn({ ...fields, retry_at }, 'operation will be tried again');
+  ctx.logger.warn(fields, 'operation will be tried again');
   await postponeOperation(ctx.store, operation, reasonFor(error), retry_at);
   await enqueueCall(ctx.store, operation.call_id, retry_at);
   return false;

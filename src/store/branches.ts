@@ -8,6 +8,8 @@ import type { BranchesTable, BranchRow } from './schema.ts';
 export interface BranchView extends BranchRow {
   readonly ready_at: Date | null;
   readonly logical_size_bytes: number | null;
+  /** The distribution that its volume is pinned to. */
+  readonly distribution_id: string;
   /** Name or e-mail address of the user who made it; null when the platform did. */
   readonly creator: string | null;
 }
@@ -35,7 +37,7 @@ function branchViews(store: Store) {
     .innerJoin('timelines', 'timelines.id', 'branches.timeline_id')
     .leftJoin('users', 'users.id', 'branches.created_by')
     .selectAll('branches')
-    .select(['timelines.ready_at', 'timelines.logical_size_bytes'])
+    .select(['timelines.ready_at', 'timelines.logical_size_bytes', 'timelines.distribution_id'])
     .select(sql<string | null>`coalesce(nullif(users.name, ''), users.email)`.as('creator'));
 }
 
@@ -100,6 +102,22 @@ export async function countBranches(store: Store, project_id: string, search?: s
   return count;
 }
 
+/** The id of the project's branch of that name. */
+export async function findBranchIdByName(
+  store: Store,
+  project_id: string,
+  name: string,
+): Promise<BranchId | undefined> {
+  const row = await store
+    .selectFrom('branches')
+    .select('id')
+    .where('project_id', '=', project_id)
+    .where('name', '=', name)
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst();
+  return row?.id;
+}
+
 /** The living children of a branch, oldest first. */
 export function listChildren(store: Store, id: string): Promise<Pick<BranchRow, 'id' | 'name'>[]> {
   return store
@@ -143,6 +161,11 @@ export async function markBranchDefault(trx: StoreTransaction, project_id: strin
     .where('id', '=', id)
     .where('is_default', '=', false)
     .execute();
+}
+
+/** Holds a branch's roles and databases as they are: whoever changes them, or takes over what SQL did, waits. */
+export async function lockBranchConfig(trx: StoreTransaction, id: string): Promise<void> {
+  await sql`select from branches where id = ${id} for no key update`.execute(trx);
 }
 
 /** Says that roles or databases of a branch changed; the next apply_config or start brings them to its server. */

@@ -1,5 +1,5 @@
 import { type Insertable, sql, type Updateable } from 'kysely';
-import type { BranchId, EndpointId, ProjectId } from '../domain/ids.ts';
+import type { BranchId, EndpointId, OperationId, ProjectId } from '../domain/ids.ts';
 import { type OperationAction, UNFINISHED_STATUSES } from '../domain/operation-kinds.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
@@ -11,6 +11,7 @@ export interface EndpointView extends EndpointRow {
   readonly timeline_id: string;
   /** Where its unfinished operations lead: the last start or suspend among them. */
   readonly last_unfinished: 'start_compute' | 'suspend_compute' | null;
+  readonly last_unfinished_id: OperationId | null;
 }
 
 /** Operations of one project are created in the order in which they run, so the newest is the one that runs last. */
@@ -18,19 +19,21 @@ function endpointViews(store: Store) {
   return store
     .selectFrom('endpoints')
     .innerJoin('branches', 'branches.id', 'endpoints.branch_id')
-    .selectAll('endpoints')
-    .select('branches.timeline_id')
-    .select((eb) =>
-      eb
-        .selectFrom('operations')
-        .select(sql<'start_compute' | 'suspend_compute'>`operations.action`.as('action'))
-        .whereRef('operations.endpoint_id', '=', 'endpoints.id')
-        .where('operations.status', 'in', UNFINISHED_STATUSES)
-        .where('operations.action', 'in', ['start_compute', 'suspend_compute'] satisfies OperationAction[])
-        .orderBy('operations.created_at', 'desc')
-        .limit(1)
-        .as('last_unfinished'),
+    .leftJoinLateral(
+      (eb) =>
+        eb
+          .selectFrom('operations')
+          .select(['operations.id', sql<'start_compute' | 'suspend_compute'>`operations.action`.as('action')])
+          .whereRef('operations.endpoint_id', '=', 'endpoints.id')
+          .where('operations.status', 'in', UNFINISHED_STATUSES)
+          .where('operations.action', 'in', ['start_compute', 'suspend_compute'] satisfies OperationAction[])
+          .orderBy('operations.created_at', 'desc')
+          .limit(1)
+          .as('last'),
+      (join) => join.onTrue(),
     )
+    .selectAll('endpoints')
+    .select(['branches.timeline_id', 'last.action as last_unfinished', 'last.id as last_unfinished_id'])
     .where('endpoints.deleted_at', 'is', null)
     .orderBy('endpoints.created_at')
     .orderBy('endpoints.id');

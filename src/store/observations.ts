@@ -62,16 +62,28 @@ export async function observeConfigApplied(store: Store, id: TimelineId, generat
   await store.updateTable('timelines').set({ applied_config_generation: generation }).where('id', '=', id).execute();
 }
 
+/** From now on something of the endpoint may be on a machine. */
+export async function observeEndpointPlaced(
+  store: Store,
+  id: EndpointId,
+  compute: { driver: string; id: string },
+): Promise<void> {
+  await store
+    .updateTable('endpoints')
+    .set({ compute: JSON.stringify(compute) })
+    .where('id', '=', id)
+    .execute();
+}
+
 export async function observeEndpointRunning(
   store: Store,
   id: EndpointId,
-  seen: { compute: { driver: string; id: string }; started_at: Date; started_spec_hash: string; current_cu: number },
+  seen: { started_at: Date; started_spec_hash: string | null; current_cu: number },
 ): Promise<void> {
   await store
     .updateTable('endpoints')
     .set({
       observed_state: 'running',
-      compute: JSON.stringify(seen.compute),
       started_at: seen.started_at,
       started_spec_hash: seen.started_spec_hash,
       current_cu: seen.current_cu,
@@ -235,4 +247,19 @@ export function findUnpurgedTimelines(store: Store, project_id: ProjectId): Prom
     .where('project_id', '=', project_id)
     .where('purged_at', 'is', null)
     .execute();
+}
+
+/** Timelines without a size, or used since it was measured more than five minutes ago. */
+export async function findTimelinesToMeasure(
+  store: Store,
+): Promise<{ id: TimelineId; volume: { driver: string; id: string } | null }[]> {
+  const { rows } = await sql<{ id: TimelineId; volume: { driver: string; id: string } | null }>`
+    select timelines.id, timelines.volume from timelines
+    where ready_at is not null and purged_at is null and deleted_at is null
+      and (measured_at is null or measured_at < now() - interval '5 minutes' and exists (
+        select from branches join endpoints on endpoints.branch_id = branches.id
+        where branches.timeline_id = timelines.id and endpoints.last_active_at > timelines.measured_at
+      ))
+    order by measured_at nulls first limit 4`.execute(store);
+  return rows;
 }

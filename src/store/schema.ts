@@ -216,7 +216,7 @@ export interface WorkersTable {
 }
 
 export interface InstallationTable {
-  only: Generated<boolean>;
+  singleton: Generated<boolean>;
   id: Generated<string>;
   created_at: Time;
 }

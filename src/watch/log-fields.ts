@@ -25,6 +25,8 @@ export interface LogFields {
   readonly database?: string;
   readonly client_address?: string;
   readonly duration_ms?: number;
+  /** Last lines of a compute's own log. */
+  readonly log?: readonly string[];
   /** What was thrown. Its message and stack are written, known secrets in them are not. */
   readonly err?: unknown;
 }

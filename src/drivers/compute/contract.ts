@@ -6,7 +6,7 @@ import type { ComputeUnits } from '../../domain/compute-size.ts';
  * afterwards and is safe to run twice; facts come back as observations, which the caller records.
  */
 
-/** Opaque outside the driver that made it; kept in the store as JSON. */
+/** Names a compute, whether it runs or not: its driver's name, and the id of its spec. Kept in the store as JSON. */
 export interface ComputeRef {
   readonly driver: string;
   readonly id: string;

@@ -16,7 +16,9 @@ export const applyConfig: RunOperation = async (ctx, operation, signal) => {
   const behind = facts.applied_config_generation < facts.config_generation;
   if (!running && !behind) return 'skipped';
   if (!running) {
-    await using revert = new Revert((error) => ctx.logger.error({ endpoint_id: facts.id, error }, 'could not undo a start'));
+    await using revert = new Revert((error) =>
+      ctx.logger.error({ endpoint_id: facts.id, err: error }, 'could not undo a start'),
+    );
     await bringUp(ctx, facts, revert, signal);
     revert.disarm();
     return 'finished';

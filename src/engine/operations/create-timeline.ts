@@ -1,4 +1,4 @@
-import { giveIdentity } from '../../postgres/control-file.ts';
+import { giveIdentity, readControlFile } from '../../postgres/control-file.ts';
 import { findProject, findTimeline, observeTimelineReady } from '../../store/observations.ts';
 import { volumeOwner } from '../compute-spec.ts';
 import type { RunOperation } from '../run-call.ts';

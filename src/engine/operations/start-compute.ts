@@ -7,7 +7,9 @@ import { bringUp } from '../server.ts';
 export const startCompute: RunOperation = async (ctx, operation, signal) => {
   const facts = await findEndpointFacts(ctx.store, operation.endpoint_id!);
   if (!facts || facts.deleted_at || facts.disabled) return 'skipped';
-  await using revert = new Revert((error) => ctx.logger.error({ endpoint_id: facts.id, error }, 'could not undo a start'));
+  await using revert = new Revert((error) =>
+    ctx.logger.error({ endpoint_id: facts.id, err: error }, 'could not undo a start'),
+  );
   await bringUp(ctx, facts, revert, signal);
   revert.disarm();
   return 'finished';

@@ -1,9 +1,24 @@
-import { findEndpointFacts, observeEndpointRemoved, observeEndpointStopped, observeEndpointStopping } from '../../store/observations.ts';
-import { settleBeforeStop } from '../activity.ts';
+import { type ActivityCounters, checkpoint, readActivity } from '../../postgres/activity.ts';
+import type { OpenSession } from '../../postgres/session.ts';
+import {
+  type EndpointFacts,
+  findEndpointFacts,
+  observeEndpointRemoved,
+  observeEndpointStopped,
+  observeEndpointStopping,
+} from '../../store/observations.ts';
+import type { EngineContext } from '../context.ts';
 import { learnFromServer } from '../learn.ts';
 import type { RunOperation } from '../run-call.ts';
-import { dialer } from '../server.ts';
+import { sessions } from '../server.ts';
 import { stopPoint } from '../stop-point.ts';
+
+/** How a suspend that is only meant for an idle compute says so in its operation. */
+export interface SuspendArguments {
+  readonly only_if_idle?: boolean;
+  /** What was read when the compute was found idle. */
+  readonly counters?: ActivityCounters;
+}
 
 /**
  * Stops the endpoint's server. While it stops, the gateway holds new connections, which the next start serves. A stop
@@ -12,21 +27,15 @@ import { stopPoint } from '../stop-point.ts';
 export const suspendCompute: RunOperation = async (ctx, operation) => {
   const facts = await findEndpointFacts(ctx.store, operation.endpoint_id!);
   if (!facts?.compute) return 'skipped';
-  const { state } = await ctx.compute.observe(facts.compute);
-  if (state === 'running') {
+  if ((await ctx.compute.observe(facts.compute)).state === 'running') {
     await observeEndpointStopping(ctx.store, facts.id, true);
     stopPoint('suspend_compute:stopping');
-    const onlyIfIdle = operation.arguments.only_if_idle === true && !facts.deleted_at && !facts.disabled;
-    const idle = await settleBeforeStop(dialer(ctx, facts.compute), operation.arguments).catch((error) => {
-      // A server that does not answer is stopped all the same.
-      ctx.logger.warn({ endpoint_id: facts.id, error }, 'could not prepare a stop');
-      return true;
-    });
-    if (onlyIfIdle && !idle) {
+    const wanted = facts.deleted_at === null && !facts.disabled;
+    const inUse = await prepareStop(ctx, facts, operation.arguments);
+    if (wanted && inUse) {
       await observeEndpointStopping(ctx.store, facts.id, false);
       return 'skipped';
     }
-    if (!facts.deleted_at) await learnFromServer(ctx, facts).catch((error) => ctx.logger.warn({ endpoint_id: facts.id, error }, 'could not read roles before a stop'));
     await ctx.compute.ensureStopped(facts.compute, 'staged');
     stopPoint('suspend_compute:stopped');
   }
@@ -37,3 +46,24 @@ export const suspendCompute: RunOperation = async (ctx, operation) => {
   }
   return 'finished';
 };
+
+/** Makes the stop short and learns what only a running server tells. True when a compute said to be idle is in use. */
+async function prepareStop(
+  ctx: EngineContext,
+  facts: EndpointFacts,
+  { only_if_idle = false, counters }: SuspendArguments,
+): Promise<boolean> {
+  const open: OpenSession = sessions(ctx, facts.compute!);
+  try {
+    await using session = await open('postgres');
+    await checkpoint(session);
+    if (facts.deleted_at === null) await learnFromServer(ctx, facts.branch_id, open);
+    if (!only_if_idle) return false;
+    const activity = await readActivity(session, counters);
+    return activity.busy || (counters !== undefined && JSON.stringify(activity.counters) !== JSON.stringify(counters));
+  } catch (error) {
+    // A server that does not answer is stopped all the same.
+    ctx.logger.warn({ endpoint_id: facts.id, err: error }, 'a stop could not be prepared');
+    return false;
+  }
+}

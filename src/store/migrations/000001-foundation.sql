@@ -246,7 +246,7 @@ create table workers (
 
 -- Facts of this installation that must not change under it.
 create table installation (
-  only boolean primary key default true check (only),
+  singleton boolean primary key default true check (singleton),
   id uuid not null default gen_random_uuid(),
   created_at timestamptz not null default now()
 );

@@ -1,0 +1,96 @@
+import { LIMITS } from '../../domain/limits.ts';
+import { type ActivityCounters, readActivity } from '../../postgres/activity.ts';
+import { createCall } from '../../store/calls.ts';
+import { observeEndpointActive, observeEndpointSteady } from '../../store/observations.ts';
+import { findWatchedEndpoints, lockSettledEndpoint, type WatchedEndpoint } from '../../store/watched.ts';
+import type { EngineContext } from '../context.ts';
+import { learnFromServer } from '../learn.ts';
+import { sessions } from '../server.ts';
+
+/** A compute is looked at eight times in its timeout, within these bounds. */
+const LOOK_INTERVAL_MAX_MS = 10_000;
+const LOOK_INTERVAL_MIN_MS = 250;
+/** A compute that ran this long did not crash at its start. */
+const STEADY_AFTER_MS = 60_000;
+const CONCURRENT_LOOKS = 4;
+
+interface Look {
+  readonly started_at: number;
+  readonly counters: ActivityCounters;
+  readonly last_active_at: number;
+  readonly next_at: number;
+}
+
+/** Suspends computes that nobody has used for their timeout. Returns one round of it; call it again and again. */
+export function idleSuspend(ctx: EngineContext): () => Promise<void> {
+  const looks = new Map<string, Look>();
+  return async () => {
+    const endpoints = await findWatchedEndpoints(ctx.store);
+    const ids = new Set(endpoints.map((endpoint) => endpoint.id));
+    for (const id of looks.keys()) if (!ids.has(id)) looks.delete(id);
+    const due = endpoints.filter((endpoint) => isDue(looks.get(endpoint.id), endpoint));
+    for (let index = 0; index < due.length; index += CONCURRENT_LOOKS) {
+      await Promise.all(due.slice(index, index + CONCURRENT_LOOKS).map((endpoint) => lookAt(ctx, looks, endpoint)));
+    }
+  };
+}
+
+function isDue(look: Look | undefined, { started_at }: WatchedEndpoint): boolean {
+  return !look || look.started_at !== started_at.getTime() || look.next_at <= Date.now();
+}
+
+async function lookAt(ctx: EngineContext, looks: Map<string, Look>, endpoint: WatchedEndpoint): Promise<void> {
+  try {
+    await look(ctx, looks, endpoint);
+  } catch (error) {
+    // It may just be ending; the availability chore tells.
+    ctx.logger.warn({ endpoint_id: endpoint.id, err: error }, 'the activity of a compute could not be read');
+  }
+}
+
+async function look(ctx: EngineContext, looks: Map<string, Look>, endpoint: WatchedEndpoint): Promise<void> {
+  const known = looks.get(endpoint.id);
+  const previous = known?.started_at === endpoint.started_at.getTime() ? known : undefined;
+  const open = sessions(ctx, endpoint.compute);
+  await using session = await open('postgres');
+  const activity = await readActivity(session, previous?.counters);
+  const seen = activity.last_active_at?.getTime() ?? 0;
+  const last_active_at = Math.max(seen, previous?.last_active_at ?? 0, endpoint.started_at.getTime());
+  const timeout_ms = timeoutMs(endpoint);
+  const now = Date.now();
+  const interval_ms = Math.min(LOOK_INTERVAL_MAX_MS, Math.max(LOOK_INTERVAL_MIN_MS, timeout_ms / 8));
+  looks.set(endpoint.id, {
+    started_at: endpoint.started_at.getTime(),
+    counters: activity.counters,
+    last_active_at,
+    next_at: now + interval_ms,
+  });
+  await observeEndpointActive(ctx.store, endpoint.id, new Date(last_active_at));
+  if (now - endpoint.started_at.getTime() > STEADY_AFTER_MS) await observeEndpointSteady(ctx.store, endpoint.id);
+  // What was done in SQL is learnt while it happens, so that the gateway knows it when the compute sleeps.
+  if (activity.busy || !previous || seen > previous.last_active_at)
+    await learnFromServer(ctx, endpoint.branch_id, open);
+  if (now - last_active_at >= timeout_ms && !activity.busy) await suspend(ctx, endpoint, activity.counters);
+}
+
+/** Time without activity until a suspend; endless where the endpoint says so. */
+function timeoutMs({ suspend_timeout_seconds }: WatchedEndpoint): number {
+  if (suspend_timeout_seconds < 0) return Number.POSITIVE_INFINITY;
+  return (suspend_timeout_seconds || LIMITS.suspend_timeout_seconds_default) * 1000;
+}
+
+async function suspend(ctx: EngineContext, endpoint: WatchedEndpoint, counters: ActivityCounters): Promise<void> {
+  await ctx.intent.transaction().execute(async (trx) => {
+    // Whoever starts, stops or changes it meanwhile holds this row.
+    if (!(await lockSettledEndpoint(trx, endpoint.id))) return;
+    await createCall(trx, endpoint.project_id, [
+      {
+        action: 'suspend_compute',
+        endpoint_id: endpoint.id,
+        branch_id: endpoint.branch_id,
+        timeline_id: endpoint.timeline_id,
+        arguments: { only_if_idle: true, counters },
+      },
+    ]);
+  });
+}

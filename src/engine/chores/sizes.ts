@@ -1,0 +1,15 @@
+import { findTimelinesToMeasure, observePool, observeTimelineSize } from '../../store/observations.ts';
+import type { EngineContext } from '../context.ts';
+
+/** Records how full the storage is, so that what would fill it is refused before it begins. */
+export async function watchPool(ctx: EngineContext): Promise<void> {
+  const pool = await ctx.storage.pool();
+  await observePool(ctx.store, { driver: ctx.storage.name, ...pool });
+}
+
+/** Measures a few volumes whose size is old: those of branches that were in use since, and new ones. */
+export async function measureTimelines(ctx: EngineContext): Promise<void> {
+  for (const { id, volume } of await findTimelinesToMeasure(ctx.store)) {
+    if (volume) await observeTimelineSize(ctx.store, id, await ctx.storage.measure(volume));
+  }
+}

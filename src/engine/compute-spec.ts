@@ -1,0 +1,89 @@
+import { createHash } from 'node:crypto';
+import type { ComputeRange, ComputeUnits } from '../domain/compute-size.ts';
+import type { ComputeRef, ComputeSpec } from '../drivers/compute/contract.ts';
+import type { VolumeOwner } from '../drivers/storage/contract.ts';
+import { pgHba, pgIdent } from '../postgres/access.ts';
+import { postgresqlConf, quietConf, type SettingsSource } from '../postgres/settings.ts';
+import type { EndpointFacts } from '../store/observations.ts';
+import type { EngineContext, EngineDistribution } from './context.ts';
+
+/** The distribution that a volume is pinned to. */
+export function distributionOf(ctx: EngineContext, id: string): EngineDistribution {
+  const found = ctx.distributions.get(id);
+  if (!found) {
+    throw new Error(`the Postgres distribution ${id} that this volume was made by is not installed here any more`);
+  }
+  return found;
+}
+
+/** Who owns a project's files and runs its computes; undefined where everything runs as one user. */
+export function volumeOwner(ctx: EngineContext, project: { readonly uid: number }): VolumeOwner | undefined {
+  return ctx.compute.capabilities.isolated_users ? { uid: project.uid, gid: project.uid } : undefined;
+}
+
+/** The endpoint's compute, whether it runs or not. */
+export const computeRef = (ctx: EngineContext, facts: Pick<EndpointFacts, 'id' | 'compute'>): ComputeRef =>
+  facts.compute ?? { driver: ctx.compute.name, id: facts.id };
+
+/** The size that limits are set for: the whole range is the compute's to use. */
+export const currentSize = (range: ComputeRange): ComputeUnits => range.max_cu;
+
+function settingsSource(ctx: EngineContext, facts: EndpointFacts): SettingsSource {
+  return {
+    major: distributionOf(ctx, facts.distribution_id).major,
+    range: facts,
+    pg_settings: facts.pg_settings,
+    logical_replication: facts.project_settings.enable_logical_replication === true,
+  };
+}
+
+/** The files that the endpoint's server reads. */
+export function computeFiles(ctx: EngineContext, facts: EndpointFacts): ComputeSpec['files'] {
+  return {
+    'postgresql.conf': postgresqlConf(settingsSource(ctx, facts)),
+    'pg_hba.conf': pgHba(),
+    'pg_ident.conf': pgIdent(ctx.os_user),
+  };
+}
+
+/** What the endpoint's server is started from. */
+export function computeSpec(ctx: EngineContext, facts: EndpointFacts): ComputeSpec {
+  if (!facts.volume) throw new Error(`timeline ${facts.timeline_id} has no volume`);
+  return {
+    id: facts.id,
+    distribution: distributionOf(ctx, facts.distribution_id),
+    data_directory: ctx.storage.path(facts.volume),
+    owner: volumeOwner(ctx, facts),
+    files: computeFiles(ctx, facts),
+    size: currentSize(facts),
+  };
+}
+
+/** For a server on a volume of its own that must not act: the first start of a child. */
+export function quietSpec(
+  ctx: EngineContext,
+  child: { id: string; distribution_id: string; data_directory: string; uid: number },
+): ComputeSpec {
+  const distribution = distributionOf(ctx, child.distribution_id);
+  const range = { min_cu: 1, max_cu: 1 };
+  return {
+    id: child.id,
+    distribution,
+    data_directory: child.data_directory,
+    owner: volumeOwner(ctx, child),
+    files: {
+      'postgresql.conf': quietConf({ major: distribution.major, range }),
+      'pg_hba.conf': pgHba(),
+      'pg_ident.conf': pgIdent(ctx.os_user),
+    },
+    size: range.max_cu,
+  };
+}
+
+/** Tells whether a running server was started from what is intended now. */
+export function specHash(ctx: EngineContext, facts: EndpointFacts): string {
+  const { files, size, distribution } = computeSpec(ctx, facts);
+  return createHash('sha256')
+    .update(JSON.stringify([files, size, distribution.id]))
+    .digest('hex');
+}

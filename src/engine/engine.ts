@@ -1,0 +1,69 @@
+import type pg from 'pg';
+import type { Change } from '../store/changes.ts';
+import { createCancellations } from './cancellations.ts';
+import { adoptComputes } from './chores/adopt.ts';
+import { availability } from './chores/availability.ts';
+import { idleSuspend } from './chores/idle-suspend.ts';
+import { removeLeftovers } from './chores/leftovers.ts';
+import { measureTimelines, watchPool } from './chores/sizes.ts';
+import type { EngineContext } from './context.ts';
+import { startDispatcher } from './dispatcher.ts';
+import { startLoop } from './loop.ts';
+import { applyConfig } from './operations/apply-config.ts';
+import { applyStorageConfig } from './operations/apply-storage-config.ts';
+import { createBranch } from './operations/create-branch.ts';
+import { createTimeline } from './operations/create-timeline.ts';
+import { deleteTenant } from './operations/delete-tenant.ts';
+import { deleteTimeline } from './operations/delete-timeline.ts';
+import { startCompute } from './operations/start-compute.ts';
+import { suspendCompute } from './operations/suspend-compute.ts';
+import type { OperationRunners } from './run-call.ts';
+
+const RUNNERS: OperationRunners = {
+  create_timeline: createTimeline,
+  create_branch: createBranch,
+  start_compute: startCompute,
+  suspend_compute: suspendCompute,
+  apply_config: applyConfig,
+  apply_storage_config: applyStorageConfig,
+  delete_timeline: deleteTimeline,
+  delete_tenant: deleteTenant,
+};
+
+export interface Engine {
+  /** Hears of changes in the store. */
+  hear(change: Change): void;
+  /** Takes nothing new, and waits for what runs. */
+  stop(): Promise<void>;
+}
+
+/** Starts the engine of one data directory: takes over what runs, then runs operations and chores. */
+export async function startEngine(
+  ctx: EngineContext,
+  { pool, data_directory_id }: { pool: pg.Pool; data_directory_id: string },
+): Promise<Engine> {
+  const { logger } = ctx;
+  await watchPool(ctx);
+  await adoptComputes(ctx);
+  const cancellations = createCancellations(ctx.store);
+  const dispatcher = await startDispatcher(ctx, pool, { runners: RUNNERS, cancellations, data_directory_id });
+  const lookForCrashes = availability(ctx);
+  const forget = ctx.compute.onExit(() => void lookForCrashes().catch(() => undefined));
+  const loops = [
+    startLoop({ name: 'idle_suspend', interval_ms: 500, logger }, idleSuspend(ctx)),
+    startLoop({ name: 'availability', interval_ms: 5_000, logger }, lookForCrashes),
+    startLoop({ name: 'pool', interval_ms: 5_000, logger }, () => watchPool(ctx)),
+    startLoop({ name: 'sizes', interval_ms: 5_000, logger }, () => measureTimelines(ctx)),
+    startLoop({ name: 'leftovers', interval_ms: 10_000, logger }, () => removeLeftovers(ctx)),
+  ];
+  return {
+    hear: ({ noun, id }) => {
+      if (noun === 'operation') cancellations.hear(id);
+    },
+    stop: async () => {
+      forget();
+      await Promise.all(loops.map((loop) => loop.stop()));
+      await dispatcher.stop();
+    },
+  };
+}

@@ -1,0 +1,42 @@
+import type { TimelineId } from '../domain/ids.ts';
+import type { ComputeRef } from '../drivers/compute/contract.ts';
+import type { VolumeRef } from '../drivers/storage/contract.ts';
+import { needsQuietStart, quietChild } from '../postgres/first-start.ts';
+import { distributionOf, quietSpec } from './compute-spec.ts';
+import type { EngineContext } from './context.ts';
+import { sessions } from './server.ts';
+import { stopPoint } from './stop-point.ts';
+
+/** The compute that prepares a timeline; nobody but the engine reaches it. */
+const quietRef = (ctx: EngineContext, id: TimelineId): ComputeRef => ({ driver: ctx.compute.name, id: `quiet-${id}` });
+
+/** A child must not act as its parent: what could is taken from it before anybody reaches it. */
+export async function prepareFirstStart(
+  ctx: EngineContext,
+  child: {
+    readonly timeline: { readonly id: TimelineId; readonly distribution_id: string };
+    readonly uid: number;
+    readonly volume: VolumeRef;
+    readonly signal: AbortSignal;
+  },
+): Promise<void> {
+  const { timeline, uid, volume, signal } = child;
+  const data_directory = ctx.storage.path(volume);
+  const { has_scheduler: hasScheduler } = distributionOf(ctx, timeline.distribution_id);
+  if (!(await needsQuietStart(data_directory, { hasScheduler }))) return;
+  const ref = quietRef(ctx, timeline.id);
+  const spec = quietSpec(ctx, { id: ref.id, distribution_id: timeline.distribution_id, data_directory, uid });
+  await ctx.compute.ensureRunning(spec, signal);
+  stopPoint('create_branch:quiet');
+  await quietChild(sessions(ctx, ref));
+  await ctx.compute.ensureStopped(ref, 'staged');
+  await ctx.compute.ensureRemoved(ref);
+}
+
+/** Nothing is left of a timeline: neither the server that may prepare it nor its volume. */
+export async function discardTimeline(ctx: EngineContext, id: TimelineId): Promise<void> {
+  const ref = quietRef(ctx, id);
+  await ctx.compute.ensureStopped(ref, 'immediate');
+  await ctx.compute.ensureRemoved(ref);
+  await ctx.storage.ensureDeleted(id);
+}

@@ -1,0 +1,91 @@
+import { CoppiceError } from '../domain/errors.ts';
+import type { ComputeRef, StopMode } from '../drivers/compute/contract.ts';
+import { applyRolesAndDatabases } from '../postgres/apply-config.ts';
+import { type OpenSession, openSession } from '../postgres/session.ts';
+import { TEMPLATE_DATABASE, TEMPLATE_ROLE } from '../postgres/template.ts';
+import { findDesiredConfig, observeConfig } from '../store/learned.ts';
+import {
+  type EndpointFacts,
+  observeConfigApplied,
+  observeEndpointPlaced,
+  observeEndpointRemoved,
+  observeEndpointRunning,
+  observeEndpointStopped,
+} from '../store/observations.ts';
+import { computeFiles, computeRef, computeSpec, currentSize, specHash } from './compute-spec.ts';
+import type { EngineContext } from './context.ts';
+import type { Revert } from './revert.ts';
+import { stopPoint } from './stop-point.ts';
+
+/** Opens platform sessions to a compute. */
+export function sessions(ctx: EngineContext, ref: ComputeRef): OpenSession {
+  return (database) => openSession(() => ctx.compute.dial(ref), { database });
+}
+
+/** Brings the endpoint's server up with the roles and databases that it should hold, and opens it to the gateway. */
+export async function bringUp(
+  ctx: EngineContext,
+  facts: EndpointFacts,
+  revert: Revert,
+  signal: AbortSignal,
+): Promise<void> {
+  const spec = computeSpec(ctx, facts);
+  const ref = computeRef(ctx, facts);
+  // Before the start, so that whatever deletes the endpoint knows that there may be something to remove.
+  if (!facts.compute) await observeEndpointPlaced(ctx.store, facts.id, ref);
+  const { state } = await ctx.compute.observe(ref);
+  if (state !== 'running') {
+    await refuseWhenFull(ctx);
+    await ctx.compute.ensureRunning(spec, signal);
+    revert.add(() => ctx.compute.ensureStopped(ref, 'immediate'));
+    stopPoint('start_compute:started');
+  }
+  if (facts.applied_config_generation < facts.config_generation) await applyConfigTo(ctx, facts, ref);
+  signal.throwIfAborted();
+  await observeEndpointRunning(ctx.store, facts.id, {
+    started_at: new Date(),
+    // A server that was adopted keeps what it was started from.
+    started_spec_hash: state === 'running' ? facts.started_spec_hash : specHash(ctx, facts),
+    current_cu: currentSize(facts),
+  });
+}
+
+/** The server's roles and databases become what is intended. */
+export async function applyConfigTo(ctx: EngineContext, facts: EndpointFacts, ref: ComputeRef): Promise<void> {
+  const desired = await findDesiredConfig(ctx.store, facts.branch_id);
+  const fromTemplate = facts.timeline_parent_id === null && facts.applied_config_generation === 0;
+  await applyRolesAndDatabases(sessions(ctx, ref), {
+    roles: desired.roles.map((role) => ({ ...role, deleted: role.deleted_at !== null })),
+    databases: desired.databases.map((database) => ({ ...database, deleted: database.deleted_at !== null })),
+    // A new volume holds one database and one role, which become the first ones that are wanted.
+    rename: fromTemplate ? { role: TEMPLATE_ROLE, database: TEMPLATE_DATABASE } : undefined,
+  });
+  stopPoint('apply_config:applied');
+  await observeConfig(ctx.store, desired);
+  await observeConfigApplied(ctx.store, facts.timeline_id, desired.generation);
+}
+
+/** Settings that need no restart reach the running server. */
+export async function reconfigure(ctx: EngineContext, facts: EndpointFacts, ref: ComputeRef): Promise<void> {
+  await ctx.compute.ensureConfigured(ref, computeFiles(ctx, facts));
+  await ctx.compute.ensureResized(ref, currentSize(facts));
+}
+
+/** Nothing of the endpoint's compute is left on this machine. */
+export async function removeCompute(
+  ctx: EngineContext,
+  endpoint: { readonly id: string; readonly compute: ComputeRef | null },
+  mode: StopMode,
+): Promise<void> {
+  if (!endpoint.compute) return;
+  await ctx.compute.ensureStopped(endpoint.compute, mode);
+  await ctx.compute.ensureRemoved(endpoint.compute);
+  await observeEndpointStopped(ctx.store, endpoint.id);
+  await observeEndpointRemoved(ctx.store, endpoint.id);
+}
+
+/** What runs already needs room to go on: nothing new is started on a pool that is nearly full. */
+async function refuseWhenFull(ctx: EngineContext): Promise<void> {
+  const { free_bytes, reserve_bytes } = await ctx.storage.pool();
+  if (free_bytes < reserve_bytes) throw new CoppiceError('storage_full', { noun: 'start', free_bytes, reserve_bytes });
+}

@@ -1,0 +1,69 @@
+import { sql } from 'kysely';
+import type { EndpointId } from '../domain/ids.ts';
+import type { Store, StoreTransaction } from './connection.ts';
+
+/** A running endpoint as the chores see it. */
+export interface WatchedEndpoint {
+  readonly id: EndpointId;
+  readonly project_id: string;
+  readonly branch_id: string;
+  readonly timeline_id: string;
+  readonly compute: { driver: string; id: string };
+  readonly started_at: Date;
+  readonly suspend_timeout_seconds: number;
+}
+
+/** Running endpoints that nothing is being done to. */
+export async function findWatchedEndpoints(store: Store): Promise<WatchedEndpoint[]> {
+  const { rows } = await sql<WatchedEndpoint>`
+    select endpoints.id, endpoints.project_id, endpoints.branch_id, branches.timeline_id, endpoints.compute,
+      endpoints.started_at, endpoints.suspend_timeout_seconds
+    from endpoints join branches on branches.id = endpoints.branch_id
+    where endpoints.observed_state = 'running' and endpoints.deleted_at is null
+      and endpoints.compute is not null and endpoints.started_at is not null
+      and not exists (
+        select from operations where operations.endpoint_id = endpoints.id
+          and operations.status in ('scheduling', 'running', 'cancelling')
+      )
+    order by endpoints.id`.execute(store);
+  return rows;
+}
+
+/** Locks an endpoint for a decision of the platform; false when it is gone, or something is being done to it. */
+export async function lockSettledEndpoint(trx: StoreTransaction, id: EndpointId): Promise<boolean> {
+  const { rows } = await sql`
+    select from endpoints
+    where id = ${id} and deleted_at is null and not exists (
+      select from operations where operations.endpoint_id = endpoints.id
+        and operations.status in ('scheduling', 'running', 'cancelling')
+    ) for update`.execute(trx);
+  return rows.length > 0;
+}
+
+/** Deleted things that were not purged and that no operation is about to purge: an operation failed for good. */
+export async function findLeftovers(store: Store): Promise<{ project_id: string; timeline_id: string | null }[]> {
+  const { rows } = await sql<{ project_id: string; timeline_id: string | null }>`
+    select id as project_id, null::uuid as timeline_id from projects
+    where deleted_at is not null and purged_at is null and not exists (
+      select from calls where calls.project_id = projects.id and calls.finished_at is null
+    )
+    union all
+    select timelines.project_id, timelines.id from timelines join projects on projects.id = timelines.project_id
+    where timelines.deleted_at is not null and timelines.purged_at is null and projects.deleted_at is null
+      and not exists (select from calls where calls.project_id = timelines.project_id and calls.finished_at is null)
+    limit 100`.execute(store);
+  return rows;
+}
+
+/** Endpoints that were deleted while they slept: what their computes left is still there. */
+export async function findDeletedPlaced(
+  store: Store,
+): Promise<{ id: EndpointId; compute: { driver: string; id: string } }[]> {
+  const { rows } = await sql<{ id: EndpointId; compute: { driver: string; id: string } }>`
+    select id, compute from endpoints
+    where deleted_at is not null and compute is not null and not exists (
+      select from operations where operations.endpoint_id = endpoints.id
+        and operations.status in ('scheduling', 'running', 'cancelling')
+    ) limit 100`.execute(store);
+  return rows;
+}
