@@ -1,23 +1,15 @@
-import { execFile } from 'node:child_process';
-import { chown, lchown, readdir, readFile, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { CUSTOMER_GROUP, PLATFORM_ROLE } from './access.ts';
+import { CUSTOMER_GROUP } from './access.ts';
 import type { Distribution } from './distributions.ts';
+import { chownTree, initCluster, type Owner } from './initdb.ts';
 import { withPrivateServer } from './private-server.ts';
 import { createApiRole } from './roles.ts';
 import type { Session } from './session.ts';
 
-const run = promisify(execFile);
-
 /** What a template holds besides the platform's own; a new project with other names renames them. */
 export const TEMPLATE_DATABASE = 'neondb';
 export const TEMPLATE_ROLE = 'neondb_owner';
-
-export interface Owner {
-  readonly uid: number;
-  readonly gid: number;
-}
 
 /**
  * Fills an empty directory with a stopped data directory that new projects are cloned from: roles, grants, and one
@@ -25,9 +17,7 @@ export interface Owner {
  * @param owner who owns the files in the end; undefined: whoever owns the directory now
  */
 export async function fillTemplate(distribution: Distribution, path: string, owner?: Owner): Promise<void> {
-  const runner = await namedUser();
-  if (runner) await chown(path, runner.uid, runner.gid);
-  await run(join(distribution.root, 'bin/initdb'), initdbArguments(distribution.major, path), { ...runner, env: {} });
+  const runner = await initCluster(distribution, path);
   await withPrivateServer(
     { distribution, data_directory: path, owner: runner, settings: { fsync: 'off', wal_recycle: 'off' } },
     async (open) => {
@@ -52,16 +42,6 @@ export async function fillTemplate(distribution: Distribution, path: string, own
   if (runner) await chownTree(path, owner ?? { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 });
 }
 
-function initdbArguments(major: number, path: string): string[] {
-  const locale = process.platform === 'darwin' ? 'C' : 'C.UTF-8';
-  return [
-    ...['-D', path, '-U', PLATFORM_ROLE, '--encoding=UTF8', `--locale=${locale}`, '--wal-segsize=1'],
-    // The same order on every machine, and none that a change of the C library moves.
-    ...(major >= 17 ? ['--locale-provider=builtin', '--builtin-locale=C.UTF-8'] : []),
-    ...['--data-checksums', '--auth-local=peer', '--auth-host=scram-sha-256', '--no-sync', '--no-instructions'],
-  ];
-}
-
 /** The public platform's group role. Not on 15: there CREATEROLE lets a role grant itself the server's own rights. */
 async function createGroup(session: Session, major: number): Promise<void> {
   const attributes = `NOLOGIN CREATEDB REPLICATION BYPASSRLS ${major >= 16 ? 'CREATEROLE' : 'NOCREATEROLE'}`;
@@ -81,20 +61,4 @@ async function grantInDatabase(session: Session, major: number): Promise<void> {
       `ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON ${kind} TO ${CUSTOMER_GROUP} WITH GRANT OPTION`,
     );
   }
-}
-
-/** initdb wants a user with a name, and not root; undefined where we are not root and can only be ourselves. */
-async function namedUser(): Promise<Owner | undefined> {
-  if (process.getuid?.() !== 0) return undefined;
-  const lines = (await readFile('/etc/passwd', 'utf8')).split('\n').map((line) => line.split(':'));
-  const found = ['postgres', 'nobody'].map((name) => lines.find(([user]) => user === name)).find(Boolean);
-  if (!found) throw new Error('initdb needs a user named postgres or nobody in /etc/passwd; please add one');
-  return { uid: Number(found[2]), gid: Number(found[3]) };
-}
-
-async function chownTree(path: string, { uid, gid }: Owner): Promise<void> {
-  for (const entry of await readdir(path, { withFileTypes: true, recursive: true })) {
-    await lchown(join(entry.parentPath, entry.name), uid, gid);
-  }
-  await lchown(path, uid, gid);
 }
