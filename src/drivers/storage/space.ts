@@ -2,6 +2,12 @@ import { statfs } from 'node:fs/promises';
 import { CoppiceError } from '../../domain/errors.ts';
 import type { PoolState } from './contract.ts';
 
+const RESERVE_BYTES_MAX = 5 * 1024 ** 3;
+
+/** The reserve of a pool where nobody chose another: a twentieth, and at most 5 GiB. */
+export const defaultReserveBytes = (total_bytes: number): number =>
+  Math.min(RESERVE_BYTES_MAX, Math.floor(total_bytes / 20));
+
 /** What the filesystem below `path` has, in bytes. */
 export async function poolState(path: string, reserve_bytes: number): Promise<PoolState> {
   const { bsize, blocks, bavail } = await statfs(path);

@@ -1,12 +1,12 @@
 import { chmod, mkdir } from 'node:fs/promises';
-import { createBtrfsDriver } from './btrfs/driver.ts';
-import { btrfsProblem } from './btrfs/probe.ts';
-import type { StorageDriver } from './contract.ts';
-import { createCopyDriver } from './copy/driver.ts';
-import { copyProblem } from './copy/probe.ts';
-import { createReflinkDriver } from './reflink/driver.ts';
-import { reflinkProblem } from './reflink/probe.ts';
-import type { StorageDriverOptions } from './volume-driver.ts';
+import { createBtrfsDriver } from '../drivers/storage/btrfs/driver.ts';
+import { btrfsProblem } from '../drivers/storage/btrfs/probe.ts';
+import type { StorageDriver } from '../drivers/storage/contract.ts';
+import { createCopyDriver } from '../drivers/storage/copy/driver.ts';
+import { copyProblem } from '../drivers/storage/copy/probe.ts';
+import { createReflinkDriver } from '../drivers/storage/reflink/driver.ts';
+import { reflinkProblem } from '../drivers/storage/reflink/probe.ts';
+import type { StorageDriverOptions } from '../drivers/storage/volume-driver.ts';
 
 /** Best first. */
 const DRIVERS = [
