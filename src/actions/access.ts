@@ -1,4 +1,8 @@
 import { CoppiceError } from '../domain/errors.ts';
+import type { BranchId, EndpointId } from '../domain/ids.ts';
+import { type BranchView, findBranch } from '../store/branches.ts';
+import type { Store } from '../store/connection.ts';
+import { type EndpointView, findEndpoint } from '../store/endpoints.ts';
 import { findOperation } from '../store/operations.ts';
 import { findOrganization } from '../store/organizations.ts';
 import { findProject } from '../store/projects.ts';
@@ -57,4 +61,18 @@ export async function findOperationOf(
   const operation = await findOperation(context.store, id);
   if (operation?.project_id !== project.id) throw new CoppiceError('not_found', { noun: 'operation' });
   return operation;
+}
+
+/** The project's branch, or `not_found`. */
+export async function findBranchOf(store: Store, project: AccessibleProject, id: BranchId): Promise<BranchView> {
+  const branch = await findBranch(store, id);
+  if (branch?.project_id !== project.id) throw new CoppiceError('not_found', { noun: 'branch' });
+  return branch;
+}
+
+/** The project's endpoint, or `not_found`. */
+export async function findEndpointOf(store: Store, project: AccessibleProject, id: EndpointId): Promise<EndpointView> {
+  const endpoint = await findEndpoint(store, id);
+  if (endpoint?.project_id !== project.id) throw new CoppiceError('not_found', { noun: 'endpoint' });
+  return endpoint;
 }

@@ -122,6 +122,12 @@ export const ERRORS = {
     message: 'role is protected; role_name:"{name}"',
     retry: 'never',
   },
+  role_cannot_login: {
+    status: 422,
+    code: '',
+    message: 'role cannot log in, so it has no password; role_name:"{name}"',
+    retry: 'never',
+  },
   roles_limit: {
     status: 422,
     code: 'ROLES_LIMIT_EXCEEDED',

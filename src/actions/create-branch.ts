@@ -1,0 +1,166 @@
+import { CoppiceError } from '../domain/errors.ts';
+import { type BranchId, newBranchId, newTimelineId } from '../domain/ids.ts';
+import { type BranchView, findBranch, findBranchIdByName, findDefaultBranch, insertBranch } from '../store/branches.ts';
+import { createCall } from '../store/calls.ts';
+import type { StoreTransaction } from '../store/connection.ts';
+import { type EndpointView, findEndpointsOfBranch } from '../store/endpoints.ts';
+import { lockLiveProject } from '../store/projects.ts';
+import type { DatabaseRow, OperationRow, RoleRow } from '../store/schema.ts';
+import { insertTimeline } from '../store/timelines.ts';
+import { type AccessibleProject, findBranchOf } from './access.ts';
+import { readExpiry } from './branch-expiry.ts';
+import { type Caller, callerUserId } from './caller.ts';
+import { type ComputeIntent, type ComputeRequest, newComputeIntent } from './compute-intent.ts';
+import type { ActionContext } from './context.ts';
+import { copyBranchConfig } from './copy-branch-config.ts';
+import { insertNewEndpoint, refuseReplicas } from './create-endpoint.ts';
+import { endpointOperation } from './endpoint-operations.ts';
+import { requireStorage } from './storage-reserve.ts';
+
+/** Fields as in the API; an empty parent is the default branch. */
+export interface BranchRequest {
+  readonly branch?: {
+    readonly parent_id?: string;
+    readonly name?: string;
+    readonly parent_lsn?: string;
+    readonly parent_timestamp?: string;
+    readonly protected?: boolean;
+    readonly archived?: boolean;
+    readonly init_source?: string;
+    readonly expires_at?: string;
+  };
+  readonly endpoints?: readonly BranchEndpointRequest[];
+  readonly annotation_value?: Readonly<Record<string, string>>;
+}
+
+interface BranchEndpointRequest extends ComputeRequest {
+  readonly type: EndpointView['type'];
+}
+
+export interface CreatedBranch {
+  readonly branch: BranchView;
+  readonly endpoints: readonly EndpointView[];
+  readonly operations: readonly OperationRow[];
+  /** Those of the parent; without passwords. */
+  readonly roles: readonly RoleRow[];
+  readonly databases: readonly DatabaseRow[];
+  /** Where to connect to, when there is one endpoint, one role whose password is known, and one database. */
+  readonly connection?: { endpoint_id: string; role: string; password: string; database: string };
+}
+
+/** Makes a branch of another one as it is now, with the endpoints asked for. */
+export async function createBranch(
+  context: ActionContext,
+  caller: Caller,
+  project: AccessibleProject,
+  request: BranchRequest,
+): Promise<CreatedBranch> {
+  refuseWhatIsNotAvailable(request);
+  const intents = endpointIntents(context, project, request.endpoints ?? []);
+  await requireStorage(context, 'branch');
+  return context.store.transaction().execute(async (trx) => {
+    await lockLiveProject(trx, project.id);
+    const parent = await findParent(trx, project, request.branch?.parent_id);
+    const branch = await insertChild(trx, caller, parent, request);
+    const config = await copyBranchConfig(trx, context, project, parent, branch.id);
+    for (const { type, intent } of intents) await insertNewEndpoint(trx, branch, { type }, intent);
+    const operations = await createCall(trx, project.id, [
+      {
+        action: 'create_branch',
+        branch_id: branch.id,
+        timeline_id: branch.timeline_id,
+        source_timeline_id: parent.timeline_id,
+      },
+      ...((await findEndpointsOfBranch(trx, branch.id)) ?? []).map((endpoint) =>
+        endpointOperation('start_compute', endpoint),
+      ),
+    ]);
+    const endpoints = (await findEndpointsOfBranch(trx, branch.id)) ?? [];
+    const { roles, databases, passwords } = config;
+    return { branch, endpoints, operations, roles, databases, connection: connection(endpoints, config, passwords) };
+  });
+}
+
+/** Refused rather than ignored: the branch would not be what was asked for. */
+function refuseWhatIsNotAvailable({ branch, endpoints }: BranchRequest): void {
+  const refuse = (feature: string) => new CoppiceError('not_available', { feature });
+  if (branch?.parent_lsn) throw refuse('a branch of an earlier point (parent_lsn)');
+  if (branch?.parent_timestamp) throw refuse('a branch of an earlier point (parent_timestamp)');
+  if (branch?.archived) throw refuse('an archived branch (archived)');
+  if (branch?.init_source && branch.init_source !== 'parent-data') {
+    throw refuse(`a branch without its parent's data (init_source ${branch.init_source})`);
+  }
+  for (const { type } of endpoints ?? []) refuseReplicas(type);
+}
+
+function endpointIntents(
+  context: ActionContext,
+  project: AccessibleProject,
+  requests: readonly BranchEndpointRequest[],
+): { type: EndpointView['type']; intent: ComputeIntent }[] {
+  if (requests.filter(({ type }) => type === 'read_write').length > 1) {
+    throw new CoppiceError('invalid_request', {
+      field: 'endpoints',
+      problem: 'a branch has one read_write endpoint at most',
+    });
+  }
+  return requests.map((request) => ({
+    type: request.type,
+    intent: newComputeIntent(request, project.default_endpoint_settings, context.installation),
+  }));
+}
+
+async function findParent(trx: StoreTransaction, project: AccessibleProject, id: string | undefined) {
+  const parent = id ? await findBranchOf(trx, project, id) : await findDefaultBranch(trx, project.id);
+  if (!parent) throw new CoppiceError('not_found', { noun: 'branch' });
+  if (!parent.ready_at) throw new CoppiceError('branch_not_ready');
+  if (parent.expires_at) throw new CoppiceError('branch_expiring', { verb: 'make a child of', id: parent.id });
+  return parent;
+}
+
+async function insertChild(
+  trx: StoreTransaction,
+  caller: Caller,
+  parent: BranchView,
+  { branch: wanted = {}, annotation_value = {} }: BranchRequest,
+): Promise<BranchView> {
+  const id: BranchId = newBranchId();
+  const name = wanted.name ?? id;
+  const { project_id } = parent;
+  if (await findBranchIdByName(trx, project_id, name)) throw new CoppiceError('branch_exists', { name });
+  const expiry = wanted.expires_at === undefined ? undefined : readExpiry(wanted.expires_at, new Date());
+  if (expiry && wanted.protected) {
+    throw new CoppiceError('branch_cannot_expire', { reason: 'it is to be protected', id });
+  }
+  const timeline = await insertTimeline(trx, {
+    id: newTimelineId(),
+    project_id,
+    parent_id: parent.timeline_id,
+    distribution_id: parent.distribution_id,
+  });
+  await insertBranch(trx, {
+    id,
+    project_id,
+    timeline_id: timeline.id,
+    parent_id: parent.id,
+    name,
+    protected: wanted.protected,
+    annotations: JSON.stringify(annotation_value),
+    created_by: callerUserId(caller),
+    ...expiry,
+  });
+  return (await findBranch(trx, id))!;
+}
+
+function connection(
+  endpoints: readonly EndpointView[],
+  { roles, databases }: { roles: readonly RoleRow[]; databases: readonly DatabaseRow[] },
+  passwords: ReadonlyMap<string, string>,
+): CreatedBranch['connection'] {
+  const [endpoint, role, database] = [endpoints[0], roles[0], databases[0]];
+  if (!endpoint || !role || !database || roles.length > 1 || databases.length > 1) return undefined;
+  const password = passwords.get(role.name);
+  return password === undefined
+    ? undefined
+    : { endpoint_id: endpoint.id, role: role.name, password, database: database.name };
+}

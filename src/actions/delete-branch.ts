@@ -1,0 +1,48 @@
+import { CoppiceError } from '../domain/errors.ts';
+import type { BranchId } from '../domain/ids.ts';
+import {
+  type BranchView,
+  findBranch,
+  findBranchEvenDeleted,
+  listChildren,
+  markBranchDeleted,
+} from '../store/branches.ts';
+import { cancelUnfinished, createCall } from '../store/calls.ts';
+import { findEndpointsOfBranch, markEndpointsDeleted } from '../store/endpoints.ts';
+import { lockLiveProject } from '../store/projects.ts';
+import type { OperationRow } from '../store/schema.ts';
+import { markTimelineDeleted } from '../store/timelines.ts';
+import type { AccessibleProject } from './access.ts';
+import type { ActionContext } from './context.ts';
+import { endpointOperation, mayRun } from './endpoint-operations.ts';
+
+/** Deletes a branch with its endpoints; what is under way on it is cancelled. Undefined when there is none. */
+export function deleteBranch(
+  context: ActionContext,
+  project: AccessibleProject,
+  id: BranchId,
+): Promise<{ branch: BranchView; operations: OperationRow[] } | undefined> {
+  return context.store.transaction().execute(async (trx) => {
+    await lockLiveProject(trx, project.id);
+    const branch = await findBranch(trx, id);
+    if (branch?.project_id !== project.id) return undefined;
+    if (branch.protected) throw new CoppiceError('branch_protected', { verb: 'delete' });
+    if (branch.is_default) throw new CoppiceError('branch_default');
+    const children = await listChildren(trx, id);
+    if (children.length > 0) {
+      const named = children.map((child) => `${child.id} (${child.name})`).join(', ');
+      throw new CoppiceError('branch_has_children', { children: named });
+    }
+    const endpoints = (await findEndpointsOfBranch(trx, id)) ?? [];
+    await cancelUnfinished(trx, { branch_id: id });
+    const endpoint_ids = endpoints.map((endpoint) => endpoint.id);
+    await markEndpointsDeleted(trx, endpoint_ids);
+    await markBranchDeleted(trx, id);
+    await markTimelineDeleted(trx, branch.timeline_id);
+    const operations = await createCall(trx, project.id, [
+      ...endpoints.filter(mayRun).map((endpoint) => endpointOperation('suspend_compute', endpoint)),
+      { action: 'delete_timeline', branch_id: id, timeline_id: branch.timeline_id },
+    ]);
+    return { branch: await findBranchEvenDeleted(trx, id), operations };
+  });
+}
