@@ -1,8 +1,13 @@
 import type { Route } from './route.ts';
 import { apiKeyRoutes } from './routes/api-keys.ts';
+import { branchRoutes } from './routes/branches.ts';
+import { connectionUriRoutes } from './routes/connection-uri.ts';
+import { databaseRoutes } from './routes/databases.ts';
+import { endpointRoutes } from './routes/endpoints.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { organizationRoutes } from './routes/organizations.ts';
 import { regionRoutes } from './routes/regions.ts';
+import { roleRoutes } from './routes/roles.ts';
 import { userRoutes } from './routes/users.ts';
 
 /** Everything that is served under /api/v2, noun by noun. */
@@ -11,5 +16,10 @@ export const ROUTES: readonly Route[] = [
   ...userRoutes,
   ...organizationRoutes,
   ...regionRoutes,
+  ...branchRoutes,
+  ...endpointRoutes,
+  ...roleRoutes,
+  ...databaseRoutes,
+  ...connectionUriRoutes,
   ...operationRoutes,
 ];

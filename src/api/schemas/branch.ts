@@ -39,7 +39,9 @@ export const Branch = Type.Object({
 });
 export type Branch = Static<typeof Branch>;
 
-export const AnnotationValue = Type.Record(Type.String(), Type.String());
+export const AnnotationValue = Type.Record(Type.String(), Type.String(), {
+  maxProperties: LIMITS.annotations_per_branch,
+});
 export const BranchAnnotation = Type.Object({
   object: Type.Object({ type: Type.String(), id: Type.String() }),
   value: AnnotationValue,

@@ -1,0 +1,181 @@
+import Type from 'typebox';
+import { findBranchOf } from '../../actions/access.ts';
+import { createBranch } from '../../actions/create-branch.ts';
+import { deleteBranch } from '../../actions/delete-branch.ts';
+import { setDefaultBranch } from '../../actions/set-default-branch.ts';
+import { updateBranch } from '../../actions/update-branch.ts';
+import { CoppiceError } from '../../domain/errors.ts';
+import { LIMITS } from '../../domain/limits.ts';
+import { countBranches, listBranches } from '../../store/branches.ts';
+import { findEndpointsOfBranch } from '../../store/endpoints.ts';
+import { formatBranchCursor, parseBranchCursor } from '../branch-cursor.ts';
+import { reply, route } from '../route.ts';
+import {
+  Branch,
+  BranchAnnotation,
+  BranchCreate,
+  Branches,
+  BranchOperations,
+  BranchParams,
+  BranchUpdate,
+  CreatedBranch,
+} from '../schemas/branch.ts';
+import { Endpoint } from '../schemas/endpoint.ts';
+import { ProjectParams } from '../schemas/fields.ts';
+import { serializeBranch, serializeBranchAnnotation } from '../serializers/branch.ts';
+import { serializeConnection } from '../serializers/connection.ts';
+import { serializeDatabase } from '../serializers/database.ts';
+import { serializeEndpoint } from '../serializers/endpoint.ts';
+import { serializeOperation } from '../serializers/operation.ts';
+import { serializeRole } from '../serializers/role.ts';
+
+const Search = Type.Optional(
+  Type.String({ maxLength: LIMITS.name_characters, description: 'Part of a name or an id' }),
+);
+
+const changes = [
+  route({
+    method: 'POST',
+    path: '/projects/:project_id/branches',
+    permission: 'branch.write',
+    summary: 'Creates a branch of another one, with computes if asked for',
+    schema: { params: ProjectParams, body: BranchCreate, response: { 201: CreatedBranch } },
+    handle: async ({ context, caller, project, body }) => {
+      const { connection, ...created } = await createBranch(context, caller, project, body ?? {});
+      return reply(201, {
+        branch: serializeBranch(created.branch),
+        endpoints: created.endpoints.map((row) => serializeEndpoint(row, context.installation)),
+        operations: created.operations.map(serializeOperation),
+        roles: created.roles.map((row) => serializeRole(row)),
+        databases: created.databases.map(serializeDatabase),
+        connection_uris: connection ? [serializeConnection(connection, context.installation)] : undefined,
+      });
+    },
+  }),
+  route({
+    method: 'PATCH',
+    path: '/projects/:project_id/branches/:branch_id',
+    permission: 'branch.write',
+    summary: 'Renames or protects a branch, or changes when it expires',
+    schema: { params: BranchParams, body: BranchUpdate, response: { 200: BranchOperations } },
+    handle: async ({ context, project, params, body }) => {
+      const branch = await updateBranch(context, project, params.branch_id, body.branch);
+      return reply(200, { branch: serializeBranch(branch), operations: [] });
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/projects/:project_id/branches/:branch_id/set_as_default',
+    permission: 'branch.write',
+    summary: "Makes a branch the project's default one",
+    schema: { params: BranchParams, response: { 200: BranchOperations } },
+    handle: async ({ context, project, params }) => {
+      const branch = await setDefaultBranch(context, project, params.branch_id);
+      return reply(200, { branch: serializeBranch(branch), operations: [] });
+    },
+  }),
+  route({
+    method: 'DELETE',
+    path: '/projects/:project_id/branches/:branch_id',
+    permission: 'branch.write',
+    summary: 'Deletes a branch with its computes',
+    schema: { params: BranchParams, response: { 200: BranchOperations, 204: Type.Null() } },
+    handle: async ({ context, project, params }) => {
+      const deleted = await deleteBranch(context, project, params.branch_id);
+      if (!deleted) return reply(204, null);
+      return reply(200, {
+        branch: serializeBranch(deleted.branch),
+        operations: deleted.operations.map(serializeOperation),
+      });
+    },
+  }),
+];
+
+const reads = [
+  route({
+    method: 'GET',
+    path: '/projects/:project_id/branches',
+    permission: 'branch.read',
+    summary: 'Lists branches, all or a page',
+    schema: {
+      params: ProjectParams,
+      querystring: Type.Object({
+        search: Search,
+        sort_by: Type.Optional(Type.Enum(['name', 'created_at', 'updated_at'])),
+        sort_order: Type.Optional(Type.Enum(['asc', 'desc'])),
+        cursor: Type.Optional(Type.String({ description: 'Where the page before ended' })),
+        limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.branches_page_max })),
+      }),
+      response: { 200: Branches },
+    },
+    handle: async ({ context, project, query }) => {
+      const after = query.cursor ? parseBranchCursor(query.cursor) : undefined;
+      const sort_by = query.sort_by ?? after?.sort_by ?? 'updated_at';
+      if (after && after.sort_by !== sort_by) {
+        throw new CoppiceError('invalid_request', { field: 'cursor', problem: `is of a list by ${after.sort_by}` });
+      }
+      const { search, limit, sort_order = 'desc' } = query;
+      // One more than asked for tells whether there is a next page.
+      const rows = await listBranches(context.store, project.id, {
+        search,
+        sort_by,
+        sort_order,
+        after,
+        limit: limit && limit + 1,
+      });
+      const page = rows.slice(0, limit);
+      const last = rows.length > page.length ? page.at(-1) : undefined;
+      const annotated = page.filter((row) => Object.keys(row.annotations).length > 0);
+      return reply(200, {
+        branches: page.map(serializeBranch),
+        annotations: Object.fromEntries(annotated.map((row) => [row.id, serializeBranchAnnotation(row)])),
+        pagination: {
+          next: last && formatBranchCursor({ sort_by, key: last.sort_key, id: last.id }),
+          sort_by,
+          sort_order,
+        },
+      });
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/projects/:project_id/branches/count',
+    permission: 'branch.read',
+    summary: 'Counts branches',
+    schema: {
+      params: ProjectParams,
+      querystring: Type.Object({ search: Search }),
+      response: { 200: Type.Object({ count: Type.Integer() }) },
+    },
+    handle: async ({ context, project, query }) =>
+      reply(200, { count: await countBranches(context.store, project.id, query.search) }),
+  }),
+  route({
+    method: 'GET',
+    path: '/projects/:project_id/branches/:branch_id',
+    permission: 'branch.read',
+    summary: 'Shows a branch',
+    schema: {
+      params: BranchParams,
+      response: { 200: Type.Object({ branch: Branch, annotation: BranchAnnotation }) },
+    },
+    handle: async ({ context, project, params }) => {
+      const branch = await findBranchOf(context.store, project, params.branch_id);
+      return reply(200, { branch: serializeBranch(branch), annotation: serializeBranchAnnotation(branch) });
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/projects/:project_id/branches/:branch_id/endpoints',
+    permission: 'endpoint.read',
+    summary: 'Lists the endpoints of a branch',
+    schema: { params: BranchParams, response: { 200: Type.Object({ endpoints: Type.Array(Endpoint) }) } },
+    handle: async ({ context, project, params }) => {
+      const branch = await findBranchOf(context.store, project, params.branch_id);
+      const rows = (await findEndpointsOfBranch(context.store, branch.id)) ?? [];
+      return reply(200, { endpoints: rows.map((row) => serializeEndpoint(row, context.installation)) });
+    },
+  }),
+];
+
+export const branchRoutes = [...reads, ...changes];
