@@ -9,8 +9,10 @@ export interface DesiredRole {
   readonly name: string;
   /** `api`: made through the API and kept by us. `sql`: the customer's; only its password may be set, or it is dropped. */
   readonly origin: 'api' | 'sql';
-  /** A password to set now, as a SCRAM verifier; null leaves the one it has, which the customer may have set in SQL. */
+  /** Its password as a SCRAM verifier; null: none that we know of. */
   readonly verifier: string | null;
+  /** The verifier as it was last applied or read. Where it is the same, nothing is set: the customer may have, in SQL. */
+  readonly applied_verifier?: string | null;
   readonly can_login: boolean;
   readonly deleted: boolean;
 }
@@ -32,15 +34,12 @@ const attributes = (major: number): string =>
   `INHERIT CREATEDB BYPASSRLS REPLICATION ${major >= 16 ? 'CREATEROLE' : 'NOCREATEROLE'}`;
 
 /** Makes a role as the API does, or gives an existing one what such a role has. */
-export async function createApiRole(
-  session: Session,
-  name: string,
-  { major, can_login = true }: { major: number; can_login?: boolean },
-): Promise<void> {
+export async function createApiRole(session: Session, name: string, { can_login = true } = {}): Promise<void> {
   const role = escapeIdentifier(name);
   const { rowCount } = await session.query('SELECT FROM pg_roles WHERE rolname = $1', [name]);
   const verb = rowCount === 0 ? 'CREATE' : 'ALTER';
-  await session.query(`${verb} ROLE ${role} ${can_login ? 'LOGIN' : 'NOLOGIN'} ${attributes(major)}`);
+  const { rows } = await session.query("SELECT current_setting('server_version_num')::int / 10000 AS major");
+  await session.query(`${verb} ROLE ${role} ${can_login ? 'LOGIN' : 'NOLOGIN'} ${attributes(rows[0].major)}`);
   await session.query(`GRANT ${CUSTOMER_GROUP} TO ${role}`);
 }
 
@@ -60,14 +59,16 @@ export async function readRoles(session: Session): Promise<ObservedRole[]> {
 }
 
 /** Makes one role what it should be, but for dropping it. `postgres` is a session in any database. */
-export async function applyRole(postgres: Session, role: DesiredRole, major: number): Promise<void> {
-  if (role.origin === 'api') await createApiRole(postgres, role.name, { major, can_login: role.can_login });
-  if (role.verifier === null) return;
-  if (!parseVerifier(role.verifier)) throw new Error(`the verifier of the role ${role.name} is not a SCRAM verifier`);
-  const { rowCount } = await postgres.query('SELECT FROM pg_roles WHERE rolname = $1', [role.name]);
+export async function applyRole(postgres: Session, role: DesiredRole): Promise<void> {
+  const { name, verifier, applied_verifier, can_login, origin } = role;
+  const { rows } = await postgres.query('SELECT rolpassword FROM pg_authid WHERE rolname = $1', [name]);
   // A role made in SQL may be gone by now; it is then not ours to make again.
-  if (rowCount === 0) return;
-  await postgres.query(`ALTER ROLE ${escapeIdentifier(role.name)} PASSWORD ${escapeLiteral(role.verifier)}`);
+  if (origin === 'sql' && rows.length === 0) return;
+  if (origin === 'api') await createApiRole(postgres, name, { can_login });
+  const without = !rows[0]?.rolpassword;
+  if (verifier === null || (verifier === applied_verifier && !without)) return;
+  if (!parseVerifier(verifier)) throw new Error(`the verifier of the role ${name} is not a SCRAM verifier`);
+  await postgres.query(`ALTER ROLE ${escapeIdentifier(name)} PASSWORD ${escapeLiteral(verifier)}`);
 }
 
 /**

@@ -1,11 +1,14 @@
-import { rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { parseLsn } from '../domain/lsn.ts';
 import { CUSTOMER_GROUP } from './access.ts';
+import { readControlFile } from './control-file.ts';
 import type { Distribution } from './distributions.ts';
 import { chownTree, initCluster, type Owner } from './initdb.ts';
 import { withPrivateServer } from './private-server.ts';
 import { createApiRole } from './roles.ts';
 import type { Session } from './session.ts';
+import { walSegmentName } from './wal-segment.ts';
 
 /** What a template holds besides the platform's own; a new project with other names renames them. */
 export const TEMPLATE_DATABASE = 'neondb';
@@ -29,7 +32,7 @@ export async function fillTemplate(distribution: Distribution, path: string, own
       {
         await using session = await open('postgres');
         await grantInDatabase(session, distribution.major);
-        await createApiRole(session, TEMPLATE_ROLE, { major: distribution.major });
+        await createApiRole(session, TEMPLATE_ROLE);
         await session.query(`CREATE DATABASE ${TEMPLATE_DATABASE} OWNER ${TEMPLATE_ROLE} STRATEGY file_copy`);
         await session.query(`GRANT ALL ON DATABASE ${TEMPLATE_DATABASE} TO ${CUSTOMER_GROUP}`);
       }
@@ -39,6 +42,7 @@ export async function fillTemplate(distribution: Distribution, path: string, own
   for (const name of ['postgresql.conf', 'pg_hba.conf', 'pg_ident.conf', 'postmaster.opts']) {
     await rm(join(path, name), { force: true });
   }
+  await removeSegmentsAhead(path);
   if (runner) await chownTree(path, owner ?? { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 });
 }
 
@@ -60,5 +64,14 @@ async function grantInDatabase(session: Session, major: number): Promise<void> {
     await session.query(
       `ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON ${kind} TO ${CUSTOMER_GROUP} WITH GRANT OPTION`,
     );
+  }
+}
+
+/** initdb leaves WAL segments made ahead, 7 MB of zeros that every copy would carry. */
+async function removeSegmentsAhead(path: string): Promise<void> {
+  const { checkpointLsn, timeline, walSegmentBytes } = await readControlFile(path);
+  const current = walSegmentName(timeline, parseLsn(checkpointLsn), walSegmentBytes);
+  for (const name of await readdir(join(path, 'pg_wal'))) {
+    if (/^[0-9A-F]{24}$/.test(name) && name > current) await rm(join(path, 'pg_wal', name));
   }
 }
