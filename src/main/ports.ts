@@ -1,18 +1,24 @@
-import { createServer } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { StartError } from './start-error.ts';
 
-/** Throws StartError when a port is taken on one of the addresses, before anything else is begun. */
-export async function checkPorts(addresses: readonly string[], ports: Readonly<Record<string, number>>): Promise<void> {
-  for (const [flag, port] of Object.entries(ports)) {
-    for (const address of addresses) if (port !== 0) await checkPort(address, port, flag);
-  }
+/**
+ * The port to listen on: the given one, or a free one in place of 0, since it stands in every connection string. Throws
+ * StartError when it is taken on one of the addresses, before anything else is begun.
+ */
+export async function choosePort(addresses: readonly string[], port: number, flag: string): Promise<number> {
+  let chosen = port;
+  for (const address of addresses) chosen = await tryPort(address, chosen, flag);
+  return chosen;
 }
 
-async function checkPort(address: string, port: number, flag: string): Promise<void> {
+async function tryPort(address: string, port: number, flag: string): Promise<number> {
   const server = createServer();
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once('error', reject).listen({ host: address, port, exclusive: true }, () => server.close(() => resolve()));
-  await promise.catch((error: NodeJS.ErrnoException) => {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  server.once('error', reject).listen({ host: address, port, exclusive: true }, () => {
+    const { port: bound } = server.address() as AddressInfo;
+    server.close(() => resolve(bound));
+  });
+  return promise.catch((error: NodeJS.ErrnoException) => {
     throw new StartError(listenProblem(error, address, port, flag));
   });
 }

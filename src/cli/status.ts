@@ -1,0 +1,51 @@
+import type { Command } from 'commander';
+import type { Settings } from '../domain/settings.ts';
+
+/** What `coppice status` shows. */
+export interface StatusReport {
+  readonly version: string;
+  readonly data_directory: string;
+  readonly projects: number;
+  readonly branches: number;
+  readonly endpoints_active: number;
+  readonly endpoints_idle: number;
+  readonly operations_unfinished: number;
+  readonly operations_failed: number;
+  /** Undefined before the storage was looked at. */
+  readonly storage?: { readonly driver: string; readonly free_bytes: number; readonly total_bytes: number };
+}
+
+interface StatusContext {
+  readonly settings: () => Settings;
+  readonly report: (settings: Settings) => Promise<StatusReport>;
+  readonly print: (text: string) => void;
+}
+
+/** Adds `status`. */
+export function registerStatus(program: Command, { settings, report, print }: StatusContext): void {
+  program
+    .command('status')
+    .description('show what runs; Coppice must be running')
+    .option('--json', 'as JSON')
+    .action(async ({ json }: { json?: true }) => {
+      const status = await report(settings());
+      print(json ? `${JSON.stringify(status, undefined, 2)}\n` : formatStatus(status));
+    });
+}
+
+function formatStatus(status: StatusReport): string {
+  const { storage } = status;
+  const rows: [string, string][] = [
+    ['version', status.version],
+    ['data', status.data_directory],
+    ['projects', String(status.projects)],
+    ['branches', String(status.branches)],
+    ['computes', `${status.endpoints_active} active, ${status.endpoints_idle} idle`],
+    ['operations', `${status.operations_unfinished} unfinished, ${status.operations_failed} failed in the last day`],
+  ];
+  const gib = (bytes: number) => (bytes / 1024 ** 3).toFixed(1);
+  if (storage) {
+    rows.push(['storage', `${storage.driver}, ${gib(storage.free_bytes)} of ${gib(storage.total_bytes)} GiB free`]);
+  }
+  return rows.map(([name, value]) => `${name.padEnd(11)} ${value}\n`).join('');
+}

@@ -1,0 +1,138 @@
+import { access, constants, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { Finding } from '../cli/doctor.ts';
+import type { Settings } from '../domain/settings.ts';
+import { listDistributions } from '../postgres/distributions.ts';
+import { countEverything } from '../store/counts.ts';
+import { createLogger } from '../watch/logger.ts';
+import { domainResolves } from './domain-names.ts';
+import { withStore } from './keys.ts';
+import { computeDriverOf } from './parts.ts';
+import { StartError } from './start-error.ts';
+import { reportStorage } from './storage-report.ts';
+
+/** Looks at everything that a start or a connection depends on. Changes nothing. */
+export async function diagnose(settings: Settings): Promise<Finding[]> {
+  const parts = [
+    lookAtDirectory,
+    lookAtTrust,
+    lookAtDistributions,
+    lookAtStorage,
+    lookAtNames,
+    lookAtComputes,
+    lookAtStore,
+  ];
+  const findings = await Promise.all(parts.map((look) => look(settings)));
+  return findings.flat();
+}
+
+async function lookAtDirectory({ data_dir }: Settings): Promise<Finding> {
+  const subject = 'data directory';
+  const existing = (await stat(data_dir).catch(() => undefined)) ? data_dir : dirname(data_dir);
+  const writable = await access(existing, constants.W_OK).then(
+    () => true,
+    () => false,
+  );
+  if (writable) return { subject, verdict: 'good', text: data_dir };
+  return {
+    subject,
+    verdict: 'broken',
+    text: `${data_dir} cannot be written by this user`,
+    advice: 'Give this user the right to, or choose another with COPPICE_DATA_DIR.',
+  };
+}
+
+async function lookAtTrust(settings: Settings): Promise<Finding[]> {
+  const driver = computeDriverOf(settings.data_dir, createLogger({ level: 'error' }));
+  const { isolated_users, limits_enforced } = driver.capabilities;
+  return [
+    isolated_users
+      ? { subject: 'trust', verdict: 'good', text: 'every project runs under a user of its own' }
+      : {
+          subject: 'trust',
+          verdict: 'worse',
+          text: 'not root: all projects run as one user and must trust each other',
+          advice: 'Run Coppice as root where projects belong to different people.',
+        },
+    limits_enforced
+      ? { subject: 'limits', verdict: 'good', text: 'compute sizes are enforced by cgroups' }
+      : {
+          subject: 'limits',
+          verdict: 'worse',
+          text: 'cgroups cannot be used: compute sizes only decide the configuration',
+        },
+  ];
+}
+
+async function lookAtDistributions({ data_dir }: Settings): Promise<Finding> {
+  const ids = (await listDistributions(data_dir)).map(({ id }) => id);
+  const subject = 'Postgres';
+  if (ids.length > 0) return { subject, verdict: 'good', text: ids.join(', ') };
+  return { subject, verdict: 'worse', text: 'nothing was copied here yet', advice: 'The first start does it.' };
+}
+
+async function lookAtStorage({ data_dir }: Settings): Promise<Finding> {
+  const { path, state, pool } = await reportStorage(data_dir);
+  const subject = 'storage';
+  if (!state) {
+    const text = pool ? `the pool ${pool.image} is not mounted` : `nothing is stored at ${path} yet`;
+    return { subject, verdict: 'worse', text, advice: 'The next start sees to it.' };
+  }
+  const text = `${state.driver} at ${path}, ${(state.free_bytes / 1024 ** 3).toFixed(1)} GiB free`;
+  if (state.free_bytes < state.reserve_bytes) {
+    return {
+      subject,
+      verdict: 'broken',
+      text: `${text}, which is less than the reserve`,
+      advice: 'Delete branches or make room; nothing new is made meanwhile.',
+    };
+  }
+  if (state.driver !== 'copy') return { subject, verdict: 'good', text };
+  return {
+    subject,
+    verdict: 'worse',
+    text: `${text}; every branch is a full copy`,
+    advice: 'coppice pool create makes a filesystem where branches are instant (as root).',
+  };
+}
+
+async function lookAtNames({ domain }: Settings): Promise<Finding> {
+  const subject = 'names';
+  if (await domainResolves(domain)) return { subject, verdict: 'good', text: `*.${domain} resolves` };
+  if (domain !== 'localhost') {
+    return {
+      subject,
+      verdict: 'broken',
+      text: `*.${domain} does not resolve`,
+      advice: `Add a wildcard record for *.${domain} that leads to this machine.`,
+    };
+  }
+  return {
+    subject,
+    verdict: 'worse',
+    text: '*.localhost does not resolve; connection strings name localhost and carry the endpoint in options',
+    advice: 'Debian and Ubuntu: apt-get install libnss-myhostname.',
+  };
+}
+
+async function lookAtComputes({ data_dir }: Settings): Promise<Finding> {
+  const driver = computeDriverOf(data_dir, createLogger({ level: 'error' }));
+  return { subject: 'servers', verdict: 'good', text: `${(await driver.list()).length} run on this data directory` };
+}
+
+async function lookAtStore(settings: Settings): Promise<Finding> {
+  const subject = 'operations';
+  try {
+    const { operations_failed } = await withStore(settings, ({ store }) => countEverything(store));
+    if (operations_failed === 0) return { subject, verdict: 'good', text: 'none failed in the last day' };
+    return {
+      subject,
+      verdict: 'worse',
+      text: `${operations_failed} failed in the last day`,
+      advice: 'The operations of each project tell why: neonctl operations list, or GET /projects/{id}/operations.',
+    };
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+    return { subject, verdict: 'worse', text: 'Coppice does not run, so they could not be looked at' };
+  }
+}

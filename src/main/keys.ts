@@ -1,0 +1,56 @@
+import type { ActionContext } from '../actions/context.ts';
+import { createApiKey } from '../actions/create-api-key.ts';
+import { revokeApiKey } from '../actions/revoke-api-key.ts';
+import type { KeyCommands } from '../cli/keys.ts';
+import type { Settings } from '../domain/settings.ts';
+import { listPersonalKeys } from '../store/api-keys.ts';
+import { openStore } from '../store/connection.ts';
+import { findFirstUser } from '../store/users.ts';
+import { createLogger } from '../watch/logger.ts';
+import { ownConnection } from './own-store.ts';
+import { computeDriverOf } from './parts.ts';
+import { StartError } from './start-error.ts';
+
+/** Lets a command work on the first user's keys. Coppice must run, since its database does only then. */
+export async function withKeys<T>(settings: Settings, use: (keys: KeyCommands) => Promise<T>): Promise<T> {
+  return withStore(settings, async (context) => {
+    const user = await findFirstUser(context.store);
+    if (!user) throw new StartError(`Coppice on ${settings.data_dir} has no user yet: let it start once`);
+    return use({
+      create: async (name) => {
+        const { key, secret } = await createApiKey(context, { user_id: user.id, name });
+        return { id: key.id, secret };
+      },
+      list: () => listPersonalKeys(context.store, user.id),
+      revoke: async (id) => {
+        await revokeApiKey(context, { user_id: user.id, key_id: id });
+      },
+    });
+  });
+}
+
+/** Opens the database of a running Coppice. Throws StartError when none runs on the data directory. */
+export async function withStore<T>(
+  settings: Settings,
+  use: (context: Pick<ActionContext, 'store'>) => Promise<T>,
+): Promise<T> {
+  const driver = computeDriverOf(settings.data_dir, createLogger({ level: 'error' }));
+  const connection = settings.database_url ? { connectionString: settings.database_url } : ownConnection(driver);
+  const opened = openStore({
+    connection,
+    application_name: 'coppice command',
+    connections_max: 2,
+    durable: true,
+    onError: () => undefined,
+  });
+  try {
+    await opened.pool.query('select from coppice.installation').catch((error) => {
+      throw new StartError(
+        `no Coppice answers on ${settings.data_dir} (${error.code ?? error.message}): start it with npm start, or name its directory in COPPICE_DATA_DIR`,
+      );
+    });
+    return await use({ store: opened.store });
+  } finally {
+    await opened.close();
+  }
+}

@@ -1,0 +1,24 @@
+import { join } from 'node:path';
+import type { Settings } from '../domain/settings.ts';
+import { createProcessDriver } from '../drivers/compute/process/driver.ts';
+import { ensurePoolMounted } from '../drivers/storage/pool.ts';
+import { defaultReserveBytes, poolState } from '../drivers/storage/space.ts';
+import { resolveStorageRoot } from '../drivers/storage/storage-root.ts';
+import type { Log } from '../watch/log-fields.ts';
+import { type ChosenStorage, chooseStorage } from './choose-storage.ts';
+
+export type ProcessDriver = ReturnType<typeof createProcessDriver>;
+
+/** The compute driver of a data directory. */
+export function computeDriverOf(dataDirectory: string, logger: Log): ProcessDriver {
+  return createProcessDriver({ stateDir: join(dataDirectory, 'computes'), runDir: join(dataDirectory, 'run'), logger });
+}
+
+/** The storage driver of a data directory, on its pool where there is one. */
+export async function storageOf(dataDirectory: string, { storage }: Pick<Settings, 'storage'>): Promise<ChosenStorage> {
+  const mount = await ensurePoolMounted(dataDirectory);
+  const root = await resolveStorageRoot(dataDirectory);
+  const { total_bytes } = await poolState(mount ?? dataDirectory, 0);
+  const options = { root, reserve_bytes: defaultReserveBytes(total_bytes) };
+  return chooseStorage(options, storage === 'auto' ? undefined : storage);
+}

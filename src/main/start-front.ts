@@ -1,0 +1,87 @@
+import { join } from 'node:path';
+import type { FastifyBaseLogger } from 'fastify';
+import type { ActionContext } from '../actions/context.ts';
+import { createApi } from '../api/server.ts';
+import type { Settings } from '../domain/settings.ts';
+import type { EngineContext } from '../engine/context.ts';
+import { learnOnDemand } from '../engine/learn.ts';
+import { type Certificates, fileCertificates, localCertificates } from '../gateway/certificates.ts';
+import { startGateway } from '../gateway/gateway.ts';
+import type { Change, ChangeListener } from '../store/changes.ts';
+import type { Log } from '../watch/log-fields.ts';
+import { createDirectory } from './directory.ts';
+import { listenApi } from './listen-api.ts';
+import { createWaker } from './waker.ts';
+
+/** What people and programs reach: the API and the gateway. */
+export interface Front {
+  readonly api_url: string | undefined;
+  readonly gateway_address: string | undefined;
+  hear(change: Change): void;
+  /** Changes may have been missed. */
+  forget(): void;
+  /** From now on changes are heard. */
+  useListener(listener: ChangeListener): void;
+  stop(): Promise<void>;
+}
+
+interface FrontOptions {
+  readonly settings: Settings;
+  readonly logger: Log;
+  readonly directory: string;
+  readonly ready: () => boolean;
+}
+
+export async function startFront(context: ActionContext, engine: EngineContext, options: FrontOptions): Promise<Front> {
+  const { settings, logger } = options;
+  await using undo = new AsyncDisposableStack();
+  let listener: ChangeListener | undefined;
+  const directory = createDirectory(context.store, {
+    isFresh: () => listener?.listening === true,
+    learn: learnOnDemand(engine),
+  });
+  const waker = createWaker(context, engine.compute, directory);
+  let gateway_address: string | undefined;
+  if (settings.roles.includes('gateway')) {
+    const gateway = await startGateway({
+      hosts: settings.listen,
+      port: settings.pg_port,
+      domain: settings.domain,
+      require_tls: settings.require_tls,
+      certificates: await certificatesOf(settings, options.directory),
+      directory,
+      waker,
+      logger: logger.child({ room: 'gateway' }),
+    });
+    undo.defer(() => gateway.stop());
+    gateway_address = `${settings.domain}:${gateway.port}`;
+  }
+  let api_url: string | undefined;
+  if (settings.roles.includes('api')) {
+    // Every log of ours is one of pino's, which is what Fastify takes.
+    const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
+    const api = await createApi({ context, ready: options.ready, logger: log });
+    undo.defer(() => api.close());
+    api_url = `http://${settings.domain}:${await listenApi(api, settings.listen, settings.api_port)}`;
+  }
+  const stopping = undo.move();
+  return {
+    api_url,
+    gateway_address,
+    hear: (change) => {
+      directory.hear(change);
+      waker.hear(change);
+    },
+    forget: () => directory.forget(),
+    useListener: (opened) => {
+      listener = opened;
+    },
+    stop: () => stopping.disposeAsync(),
+  };
+}
+
+/** The operator's certificate where one is given, else those of the local authority. */
+async function certificatesOf({ tls_cert, tls_key, domain }: Settings, dataDirectory: string): Promise<Certificates> {
+  if (tls_cert && tls_key) return fileCertificates({ certificate: tls_cert, key: tls_key });
+  return localCertificates({ directory: join(dataDirectory, 'certificates'), domain });
+}

@@ -1,0 +1,210 @@
+import { existsSync } from 'node:fs';
+import { userInfo } from 'node:os';
+import { join } from 'node:path';
+import type pg from 'pg';
+import { bootstrap } from '../actions/bootstrap.ts';
+import type { ActionContext } from '../actions/context.ts';
+import type { Settings } from '../domain/settings.ts';
+import type { EngineContext } from '../engine/context.ts';
+import { type Engine, startEngine } from '../engine/engine.ts';
+import {
+  DEFAULT_MAJOR,
+  type Distribution,
+  ensureDistributions,
+  newestDistribution,
+} from '../postgres/distributions.ts';
+import { type ChangeListener, listenForChanges } from '../store/changes.ts';
+import { type OpenStore, openStore } from '../store/connection.ts';
+import { migrate, StoreVersionError } from '../store/migrate.ts';
+import type { Log } from '../watch/log-fields.ts';
+import type { ChosenStorage } from './choose-storage.ts';
+import { type DataDirectory, openDataDirectory } from './data-directory.ts';
+import { domainResolves } from './domain-names.ts';
+import { openVault } from './master-key.ts';
+import { STORE_COMPUTE_ID, startOwnStore } from './own-store.ts';
+import { computeDriverOf, type ProcessDriver, storageOf } from './parts.ts';
+import { choosePort } from './ports.ts';
+import { StartError } from './start-error.ts';
+import { type Front, startFront } from './start-front.ts';
+import { stopComputes } from './stop-computes.ts';
+import { createTemplates } from './templates.ts';
+import { projectUidBase } from './users.ts';
+
+/** A running Coppice, as the person who started it is told. */
+export interface Coppice {
+  readonly data_directory: string;
+  /** `http://localhost:7432` */
+  readonly api_url: string | undefined;
+  /** `localhost:5432` */
+  readonly gateway_address: string | undefined;
+  readonly storage: ChosenStorage;
+  readonly isolated_users: boolean;
+  readonly limits_enforced: boolean;
+  readonly domain_resolves: boolean;
+  /** Stops in reverse order. Computes stay only where the settings say so. */
+  stop(): Promise<void>;
+}
+
+interface Foundation {
+  readonly settings: Settings;
+  readonly logger: Log;
+  readonly directory: DataDirectory;
+  readonly distributions: readonly Distribution[];
+  readonly driver: ProcessDriver;
+  readonly connection: pg.ClientConfig;
+  /** For intent: commits are durable. */
+  readonly intent: OpenStore;
+  /** For observations. */
+  readonly observed: OpenStore;
+}
+
+/**
+ * Starts everything that the settings ask for. What was begun is undone when a later step fails. Throws StartError
+ * with a sentence for the person at the terminal.
+ *
+ * @param progress told what is being done, since the first start takes a while
+ */
+export async function startCoppice(
+  given: Settings,
+  { logger, progress }: { logger: Log; progress: (text: string) => void },
+): Promise<Coppice> {
+  await using undo = new AsyncDisposableStack();
+  const settings: Settings = {
+    ...given,
+    api_port: await choosePort(given.listen, given.api_port, '--api-port'),
+    pg_port: await choosePort(given.listen, given.pg_port, '--pg-port'),
+  };
+  const roles = new Set(settings.roles);
+  const foundation = await layFoundation(settings, { logger, progress }, undo);
+  const context = await actionContext(foundation);
+  const storage = await storageOf(foundation.directory.path, settings);
+  const engineContext = engineContextOf(foundation, storage);
+  undo.defer(() => (settings.keep_computes ? Promise.resolve() : stopComputes(engineContext)));
+
+  let engine: Engine | undefined;
+  let ready = !roles.has('engine');
+  if (roles.has('engine')) {
+    progress('taking over what runs');
+    engine = await startEngine(engineContext, {
+      pool: foundation.observed.pool,
+      data_directory_id: foundation.directory.id,
+    });
+    undo.defer(() => engine!.stop());
+    progress(`preparing Postgres ${context.installation.default_pg_version} for new projects`);
+    await engineContext.template(context.installation.distributions.get(context.installation.default_pg_version)!);
+    ready = true;
+  }
+  const front: Front = await startFront(context, engineContext, {
+    settings,
+    logger,
+    ready: () => ready,
+    directory: foundation.directory.path,
+  });
+  undo.defer(() => front.stop());
+  const listener = await listen(foundation, front, engine);
+  undo.defer(() => listener.close());
+  front.useListener(listener);
+
+  const stopping = undo.move();
+  return {
+    data_directory: foundation.directory.path,
+    api_url: front.api_url,
+    gateway_address: front.gateway_address,
+    storage,
+    isolated_users: foundation.driver.capabilities.isolated_users,
+    limits_enforced: foundation.driver.capabilities.limits_enforced,
+    domain_resolves: context.installation.domain_resolves,
+    stop: () => stopping.disposeAsync(),
+  };
+}
+
+/** The data directory, Postgres to run, and our own database, migrated. */
+async function layFoundation(
+  settings: Settings,
+  { logger, progress }: { logger: Log; progress: (text: string) => void },
+  undo: AsyncDisposableStack,
+): Promise<Foundation> {
+  const directory = await openDataDirectory(settings.data_dir);
+  undo.defer(() => directory.release());
+  progress('copying Postgres into the data directory');
+  const distributions = await ensureDistributions(directory.path);
+  const driver = computeDriverOf(directory.path, logger.child({ room: 'compute' }));
+  let connection: pg.ClientConfig = { connectionString: settings.database_url };
+  if (!settings.database_url) {
+    progress("starting Coppice's own database");
+    const store = await startOwnStore(driver, distributions, directory.path);
+    undo.defer(() => store.stop());
+    connection = store.connection;
+  }
+  const onError = (error: Error) =>
+    logger.warn({ room: 'store', err: error }, 'a connection to our own database broke');
+  const open = (application_name: string, durable: boolean) => {
+    const opened = openStore({ connection, application_name, connections_max: 12, durable, onError });
+    undo.defer(() => opened.close());
+    return opened;
+  };
+  const intent = open('coppice', true);
+  const observed = open('coppice engine', false);
+  progress('bringing the database up to date');
+  await migrate(intent.pool).catch((error) => {
+    throw error instanceof StoreVersionError ? new StartError(error.message) : error;
+  });
+  await bootstrap(intent.store, { email: settings.bootstrap_email, api_key: settings.bootstrap_api_key }).catch(
+    (error) => {
+      throw new StartError(error.message);
+    },
+  );
+  return { settings, logger, directory, distributions, driver, connection, intent, observed };
+}
+
+async function actionContext({ settings, distributions, intent }: Foundation): Promise<ActionContext> {
+  const newest = new Map<number, string>();
+  for (const { major } of distributions) newest.set(major, newestDistribution(distributions, major)!.id);
+  const default_pg_version = newest.has(DEFAULT_MAJOR) ? DEFAULT_MAJOR : Math.max(...newest.keys());
+  if (newest.size === 0) throw new StartError('no Postgres is here to run: run npm ci, or install one (postgresql-17)');
+  return {
+    store: intent.store,
+    vault: await openVault(settings.master_key_file),
+    installation: {
+      region_id: settings.region_id,
+      domain: settings.domain,
+      pg_port: settings.pg_port,
+      domain_resolves: await domainResolves(settings.domain),
+      min_suspend_timeout_seconds: settings.min_suspend_timeout_seconds,
+      default_pg_version,
+      distributions: newest,
+      uid_base: projectUidBase,
+    },
+  };
+}
+
+function engineContextOf(foundation: Foundation, { driver: storage }: ChosenStorage): EngineContext {
+  const { driver, distributions, intent, observed, logger } = foundation;
+  const byId = new Map(distributions.map((distribution) => [distribution.id, distribution]));
+  return {
+    intent: intent.store,
+    store: observed.store,
+    compute: driver,
+    storage,
+    distributions: new Map(
+      distributions.map(({ id, root, major, share }) => {
+        const has_scheduler = existsSync(join(share, 'extension', 'pg_cron.control'));
+        return [id, { id, root, major, has_scheduler }];
+      }),
+    ),
+    template: createTemplates(storage, byId),
+    os_user: userInfo().username,
+    own_computes: new Set([STORE_COMPUTE_ID]),
+    logger: logger.child({ room: 'engine' }),
+  };
+}
+
+function listen({ connection }: Foundation, front: Front, engine: Engine | undefined): Promise<ChangeListener> {
+  return listenForChanges(connection, {
+    onChange: (change) => {
+      front.hear(change);
+      engine?.hear(change);
+    },
+    onGap: () => front.forget(),
+  });
+}

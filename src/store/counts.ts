@@ -1,0 +1,36 @@
+import { sql } from 'kysely';
+import type { Store } from './connection.ts';
+
+/** How much of everything there is, for people. */
+export interface Counts {
+  readonly projects: number;
+  readonly branches: number;
+  readonly endpoints_active: number;
+  readonly endpoints_idle: number;
+  readonly operations_unfinished: number;
+  readonly operations_failed: number;
+}
+
+export async function countEverything(store: Store): Promise<Counts> {
+  const { rows } = await sql<Counts>`
+    select
+      (select count(*) from projects where deleted_at is null) as projects,
+      (select count(*) from branches where deleted_at is null) as branches,
+      (select count(*) from endpoints where deleted_at is null and observed_state in ('running', 'stopping')) as endpoints_active,
+      (select count(*) from endpoints where deleted_at is null and observed_state in ('none', 'stopped')) as endpoints_idle,
+      (select count(*) from operations where status in ('scheduling', 'running', 'cancelling')) as operations_unfinished,
+      (select count(*) from operations where status = 'failed' and finished_at > now() - interval '1 day') as operations_failed
+    `.execute(store);
+  return rows[0]!;
+}
+
+/** The storage pool as it was last seen. */
+export function findPool(
+  store: Store,
+): Promise<{ driver: string; free_bytes: number; total_bytes: number } | undefined> {
+  return store
+    .selectFrom('storage_pools')
+    .select(['driver', 'free_bytes', 'total_bytes'])
+    .where('name', '=', 'default')
+    .executeTakeFirst();
+}
