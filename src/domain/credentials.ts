@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, createHash, randomBytes, randomInt } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHash, createHmac, randomBytes, randomInt } from 'node:crypto';
 
 const PASSWORD_ALPHABET = 'ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789';
 
@@ -24,6 +24,11 @@ export class Vault {
   constructor(key: Buffer) {
     if (key.length !== 32) throw new Error(`the master key must be 32 bytes, not ${key.length}`);
     this.#key = key;
+  }
+
+  /** 32 bytes that are always the same for a purpose, and tell nothing of the key. */
+  derive(purpose: string): Buffer {
+    return createHmac('sha256', this.#key).update(purpose).digest();
   }
 
   /** AES-256-GCM: nonce, tag, ciphertext. `context` is authenticated, so that a sealed text cannot be moved to another row. */
