@@ -9,6 +9,7 @@ import type {
 } from './contract.ts';
 import { syncDirectory } from './durable.ts';
 import { idOfName, type VolumePaths, volumePaths, volumesDirectory } from './layout.ts';
+import { removeTree } from './remove-tree.ts';
 import { namingFullDisk, poolState, refuseBelowReserve } from './space.ts';
 import { runTreeJob } from './tree-workers.ts';
 
@@ -36,8 +37,6 @@ export interface VolumeMechanics {
   makeDurable(path: string, by_hand: boolean): Promise<void>;
   /** Changed files are made durable one by one after `prepare`, since `makeDurable` covers only copied ones. */
   readonly settles_changes: boolean;
-  /** Removes the volume, whole or in part, following no link. */
-  remove(path: string): Promise<void>;
   measure(path: string): Promise<VolumeSize>;
 }
 
@@ -93,9 +92,13 @@ export async function createVolumeDriver(
 
   /** What was left half-made or half-deleted is gone. */
   async function discard({ partial, unfinished, deleted }: VolumePaths): Promise<void> {
-    if (await exists(deleted)) await mechanics.remove(deleted);
+    if (await exists(deleted)) {
+      // Whoever still runs as the owner makes nothing new in it.
+      await keepToOurselves(deleted);
+      await removeTree(deleted);
+    }
     if (!(await exists(partial))) return;
-    if (await exists(unfinished)) await mechanics.remove(unfinished);
+    if (await exists(unfinished)) await removeTree(unfinished);
     await rmdir(partial);
   }
 
@@ -180,8 +183,9 @@ function selectionOf({ empty_directories = [], omit_files = [] }: TreeOptions): 
   return { empty_directories, omit_files };
 }
 
-/** Until it is finished a volume's top directory is ours alone, whoever owns what is in it. */
+/** The top directory is ours alone, whoever owns what is in it: while a volume is unfinished, and while it is deleted. */
 async function keepToOurselves(path: string): Promise<void> {
+  if (!(await lstat(path)).isDirectory()) return;
   await chmod(path, 0o700);
   if (process.getuid?.() === 0) await lchown(path, 0, 0);
 }

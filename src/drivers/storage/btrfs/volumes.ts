@@ -1,10 +1,9 @@
 import { chmod } from 'node:fs/promises';
 import { syncFilesystem } from '../durable.ts';
 import { canReadExtents } from '../extents.ts';
-import { removeTree } from '../remove-tree.ts';
 import { runTreeJob } from '../tree-workers.ts';
 import type { VolumeMechanics } from '../volume-driver.ts';
-import { createSubvolume, deleteSubvolume, snapshotSubvolume } from './subvolume.ts';
+import { createSubvolume, snapshotSubvolume } from './subvolume.ts';
 
 export async function btrfsVolumes(): Promise<VolumeMechanics> {
   const extents = await canReadExtents();
@@ -25,11 +24,6 @@ export async function btrfsVolumes(): Promise<VolumeMechanics> {
     // commit one: the new name and everything before it get to disk together, without the data of others.
     makeDurable: async (path, by_hand) => {
       if (by_hand) await syncFilesystem(path);
-    },
-    remove: async (path) => {
-      // The fast way does not take what is no subvolume, or holds another that its owner made.
-      if (await deleteSubvolume(path)) return;
-      await removeTree(path);
     },
     measure: async (path) => {
       const { logical_bytes, unshared_bytes } = await runTreeJob({ kind: 'measure', path, extents });

@@ -1,6 +1,5 @@
 import { mkdir } from 'node:fs/promises';
 import { syncFilesystem } from '../durable.ts';
-import { removeTree } from '../remove-tree.ts';
 import { runTreeJob } from '../tree-workers.ts';
 import type { VolumeMechanics } from '../volume-driver.ts';
 
@@ -17,7 +16,6 @@ export async function copyVolumes(): Promise<VolumeMechanics> {
     },
     bytesToClone: async (source) => (await sizeOf(source)).allocated_bytes,
     makeDurable: syncFilesystem,
-    remove: removeTree,
     measure: async (path) => {
       const { logical_bytes, allocated_bytes } = await sizeOf(path);
       return { logical_bytes, unshared_bytes: allocated_bytes };

@@ -2,7 +2,6 @@ import { mkdir } from 'node:fs/promises';
 import { syncDirectory, syncFilesystem } from '../durable.ts';
 import { canReadExtents } from '../extents.ts';
 import { filesystemType } from '../filesystem-type.ts';
-import { removeTree } from '../remove-tree.ts';
 import { runTreeJob } from '../tree-workers.ts';
 import type { VolumeMechanics } from '../volume-driver.ts';
 
@@ -23,7 +22,6 @@ export async function reflinkVolumes(root: string): Promise<VolumeMechanics> {
     },
     bytesToClone: async () => 0,
     makeDurable: (path, by_hand) => (ordered_log && !by_hand ? syncDirectory(path) : syncFilesystem(path)),
-    remove: removeTree,
     measure: async (path) => {
       const { logical_bytes, unshared_bytes } = await runTreeJob({ kind: 'measure', path, extents });
       return { logical_bytes, unshared_bytes };
