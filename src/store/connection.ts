@@ -48,7 +48,12 @@ export function openStore(options: StoreOptions): OpenStore {
   pool.on('error', options.onError);
   pool.on('connect', (client) => client.on('error', options.onError));
   const store: Store = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
-  return { store, pool, close: () => store.destroy() };
+  const close = async () => {
+    await store.destroy();
+    // Kysely ends the pool only when it ran a statement of its own on it.
+    if (!pool.ending) await pool.end();
+  };
+  return { store, pool, close };
 }
 
 /** Runs in the given transaction, or in one of its own. */
