@@ -14,7 +14,13 @@
 
 import { randomUUID } from 'node:crypto';
 import swagger from '@fastify/swagger';
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+} from 'fastify';
 import { accessOrganization, accessProject } from '../actions/access.ts';
 import type { Caller } from '../actions/caller.ts';
 import type { ActionContext } from '../actions/context.ts';
@@ -52,7 +58,7 @@ declare module 'fastify' {
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const app: FastifyInstance = Fastify({
     loggerInstance: options.logger,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: LIMITS.request_body_bytes,
     requestTimeout: LIMITS.request_timeout_ms,
     forceCloseConnections: 'idle',

@@ -1,0 +1,115 @@
+import { randomBytes } from 'node:crypto';
+import type { FastifyInstance, InjectOptions } from 'fastify';
+import pino from 'pino';
+import { bootstrap } from '../../src/actions/bootstrap.ts';
+import type { ActionContext, InstallationFacts } from '../../src/actions/context.ts';
+import { createApi } from '../../src/api/server.ts';
+import { newApiKey, Vault } from '../../src/domain/credentials.ts';
+import { assertInContract } from './openapi-contract.ts';
+import { startStoreServer, type TestStore } from './store.ts';
+
+export interface CallOptions {
+  /** The API key; by default the first user's. null sends none. */
+  readonly key?: string | null;
+  readonly body?: unknown;
+  readonly headers?: Record<string, string>;
+}
+
+export interface CallAnswer {
+  readonly status: number;
+  readonly headers: Record<string, string | string[] | number | undefined>;
+  /** Parsed JSON; undefined without a body. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests reach into it, and its shape is checked against the contract.
+  readonly body: any;
+}
+
+/** The management API over a store of its own, without an engine: operations stay as they were written. */
+export interface TestApi {
+  readonly app: FastifyInstance;
+  readonly context: ActionContext;
+  readonly store: TestStore;
+  /** A personal key of the first user. */
+  readonly key: string;
+  /** Lines that the server logged. */
+  readonly log: string[];
+  /** Calls the API, in process; `path` is below /api/v2. Every answer is held against the public OpenAPI file. */
+  call(method: NonNullable<InjectOptions['method']>, path: string, options?: CallOptions): Promise<CallAnswer>;
+  close(): Promise<void>;
+}
+
+export interface TestApiOptions {
+  readonly installation?: Partial<InstallationFacts>;
+  readonly ready?: () => boolean;
+  readonly allowed_origins?: readonly string[];
+}
+
+const INSTALLATION: InstallationFacts = {
+  region_id: 'local',
+  domain: 'localhost',
+  pg_port: 5432,
+  domain_resolves: true,
+  min_suspend_timeout_seconds: 60,
+  default_pg_version: 17,
+  distributions: new Map([
+    [16, 'test-16'],
+    [17, 'test-17'],
+    [18, 'test-18'],
+  ]),
+};
+
+/** Starts a store server and the API over it; nothing is left when it throws. */
+export async function startTestApi(options: TestApiOptions = {}): Promise<TestApi> {
+  const server = await startStoreServer();
+  try {
+    const store = await server.createStore();
+    const key = newApiKey();
+    await bootstrap(store.store, { email: 'owner@example.test', api_key: key });
+    const context: ActionContext = {
+      store: store.store,
+      vault: new Vault(randomBytes(32)),
+      installation: { ...INSTALLATION, ...options.installation },
+    };
+    const log: string[] = [];
+    const app = await createApi({
+      context,
+      ready: options.ready ?? (() => true),
+      logger: pino({ level: 'debug' }, { write: (line: string) => log.push(line) }),
+      allowed_origins: options.allowed_origins,
+    });
+    return {
+      app,
+      context,
+      store,
+      key,
+      log,
+      call: (method, path, call = {}) => callApi(app, key, method, path, call),
+      close: () => app.close().finally(() => server.stop()),
+    };
+  } catch (error) {
+    await server.stop();
+    throw error;
+  }
+}
+
+async function callApi(
+  app: FastifyInstance,
+  defaultKey: string,
+  method: NonNullable<InjectOptions['method']>,
+  path: string,
+  { key = defaultKey, body, headers }: CallOptions,
+): Promise<CallAnswer> {
+  const url = `/api/v2${path}`;
+  const response = await app.inject({
+    method,
+    url,
+    headers: { ...(key === null ? {} : { authorization: `Bearer ${key}` }), ...headers },
+    ...(body === undefined ? {} : { payload: body as InjectOptions['payload'] }),
+  });
+  const answer = {
+    status: response.statusCode,
+    headers: response.headers,
+    body: response.payload === '' ? undefined : response.json(),
+  };
+  assertInContract({ method, url, status: answer.status, body: answer.body });
+  return answer;
+}
