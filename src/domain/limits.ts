@@ -37,6 +37,26 @@ export const LIMITS = {
   authentication_timeout_ms: 15_000,
   /** A connection waits this long for its compute to wake. */
   wake_timeout_ms: 60_000,
+  /** Attempts of one connection to reach its compute, each after a wake or a pause. */
+  connect_attempts: 30,
+  compute_login_timeout_ms: 15_000,
+  /** What a compute may say between its start-up packet and ReadyForQuery. */
+  compute_login_bytes: 1024 * 1024,
+  /** Connections that have not logged in yet, over the whole gateway; the next one is refused. */
+  unauthenticated_connections: 5000,
+  sessions_per_endpoint: 10_000,
+  /** The slowest verifier that a cleartext password is checked against; Postgres's default is 4096. */
+  scram_iterations: 1_000_000,
+  cancel_keys: 200_000,
+  cancel_timeout_ms: 5_000,
+  /** A client that has closed its side, with nothing coming from the server for so long, has left. */
+  half_close_timeout_ms: 5_000,
+  /** A client gets so long to take what it was sent last, */
+  flush_timeout_ms: 60_000,
+  /** and then so long to close its side. */
+  linger_timeout_ms: 2_000,
+  certificates_cached: 1000,
+  certificate_check_interval_ms: 60_000,
   compute_log_bytes: 10 * 1024 * 1024,
   compute_log_files: 3,
   /** Longest path of a Unix socket, without the terminating zero. */

@@ -11,17 +11,14 @@ export interface ErrorFields {
   readonly hint?: string;
 }
 
-function fields(type: 'E' | 'N', { severity, code, message: text, detail, hint }: ErrorFields): Buffer {
+export function errorResponse({ severity, code, message: text, detail, hint }: ErrorFields): Buffer {
   const parts = [`S${severity}`, `V${severity}`, `C${code}`, `M${text}`];
   if (detail !== undefined) parts.push(`D${detail}`);
   if (hint !== undefined) parts.push(`H${hint}`);
   // A zero inside a text would end its field early.
   const body = parts.map((part) => `${part.replaceAll('\0', '')}\0`).join('');
-  return message(type, Buffer.from(`${body}\0`, 'utf8'));
+  return message('E', Buffer.from(`${body}\0`, 'utf8'));
 }
-
-export const errorResponse = (error: ErrorFields): Buffer => fields('E', error);
-export const noticeResponse = (notice: ErrorFields): Buffer => fields('N', notice);
 
 /** The fields of an ErrorResponse or NoticeResponse; tolerant, since it may come from any server version. */
 export function parseErrorFields(body: Buffer): ErrorFields {
@@ -61,10 +58,6 @@ export function authenticationSaslFinal(data: string): Buffer {
   return message('R', Buffer.concat([int32(AUTHENTICATION.sasl_final), Buffer.from(data)]));
 }
 
-export function parameterStatus(name: string, value: string): Buffer {
-  return message('S', Buffer.concat([cstring(name), cstring(value)]));
-}
-
 /** What names a session to a CancelRequest. The secret has 4 bytes up to protocol 3.0, up to 256 from 3.2 on. */
 export interface BackendKey {
   readonly process_id: number;
@@ -79,9 +72,6 @@ export function parseBackendKeyData({ body }: Message): BackendKey | undefined {
   if (body.length < 8) return undefined;
   return { process_id: body.readInt32BE(0), secret: Buffer.from(body.subarray(4)) };
 }
-
-/** @param status `I` idle, `T` in a transaction, `E` in a failed one */
-export const readyForQuery = (status: 'I' | 'T' | 'E'): Buffer => message('Z', Buffer.from(status));
 
 /** Says which version the server will speak and which protocol options it does not know. */
 export function negotiateProtocolVersion(version: number, unknownOptions: readonly string[]): Buffer {

@@ -1,0 +1,154 @@
+import { LIMITS } from '../domain/limits.ts';
+import { isReservedRole } from '../domain/names.ts';
+import { formatVerifier, parseVerifier, type ScramVerifier } from '../domain/scram-verifier.ts';
+import {
+  authenticationCleartextPassword,
+  authenticationSasl,
+  authenticationSaslContinue,
+  authenticationSaslFinal,
+} from '../wire/backend-messages.ts';
+import { keysFromPassword } from '../wire/cleartext-password.ts';
+import { parsePassword, parseSaslInitialResponse, passwordBody } from '../wire/frontend-messages.ts';
+import { type Message, takeMessage } from '../wire/message.ts';
+import { parsePrefixedPassword } from '../wire/password-prefix.ts';
+import type { ScramKeys } from '../wire/scram.ts';
+import { mockVerifier, scramMechanisms, startScram } from '../wire/scram-server.ts';
+import type { ByteChannel } from './byte-channel.ts';
+import type { Directory, EndpointEntry } from './contract.ts';
+import { refusals } from './refusal.ts';
+import { parseEndpointName, type Route } from './route.ts';
+
+/** Who wants in, and what authentication needs to know of the connection. */
+export interface Applicant {
+  readonly user: string;
+  /** Undefined when only the password can tell. */
+  readonly route: Route | undefined;
+  readonly channelBinding: Buffer | undefined;
+}
+
+export interface Authenticated {
+  readonly route: Route;
+  readonly entry: EndpointEntry;
+  /** Lets us in to the compute in the client's name. */
+  readonly keys: ScramKeys;
+}
+
+export interface AuthenticationContext {
+  readonly directory: Directory;
+  /** Keyed hash of unknown roles; see `mockVerifier`. */
+  readonly mock_secret: Buffer;
+  /** Bounds the work that cleartext passwords cause. */
+  readonly hashing: <T>(work: () => Promise<T>) => Promise<T>;
+}
+
+/** A verifier to hold against a client. Where `allowed` is false the exchange runs to its end and then fails. */
+interface Candidate {
+  readonly verifier: ScramVerifier;
+  readonly allowed: boolean;
+}
+
+/**
+ * Checks a client against what the directory knows; nothing is woken. Unknown endpoint, unknown role, a role that may
+ * not log in, an expired and a wrong password all take the same steps and give the same answer.
+ */
+export async function authenticate(
+  channel: ByteChannel,
+  applicant: Applicant,
+  context: AuthenticationContext,
+): Promise<Authenticated> {
+  return applicant.route
+    ? authenticateScram(channel, applicant, applicant.route, context)
+    : authenticateCleartext(channel, applicant, context);
+}
+
+const takePassword = (channel: ByteChannel): Promise<Message> =>
+  channel.take((bytes) => takeMessage(bytes, LIMITS.password_message_bytes));
+
+async function authenticateScram(
+  channel: ByteChannel,
+  { user, channelBinding }: Applicant,
+  route: Route,
+  context: AuthenticationContext,
+): Promise<Authenticated> {
+  const { entry, candidate, refreshed } = await findCandidate(route, user, context);
+  channel.write(authenticationSasl(scramMechanisms(channelBinding)));
+  const initial = parseSaslInitialResponse(await takePassword(channel));
+  if (initial.data === undefined) channel.write(authenticationSaslContinue(''));
+  const clientFirst = initial.data ?? passwordBody(await takePassword(channel)).toString('utf8');
+  const exchange = startScram(clientFirst, {
+    mechanism: initial.mechanism,
+    verifier: candidate.verifier,
+    channelBinding,
+  });
+  channel.write(authenticationSaslContinue(exchange.serverFirst));
+  const outcome = exchange.finish(passwordBody(await takePassword(channel)).toString('utf8'));
+  if (outcome && candidate.allowed && entry) {
+    channel.write(authenticationSaslFinal(outcome.serverFinal));
+    return { route, entry, keys: outcome.keys };
+  }
+  // The proof was made for the old verifier's salt, so a newer one can only help the next attempt.
+  if (entry && !refreshed) await lookUp(route, user, context, true);
+  throw refusals.passwordWrong(user);
+}
+
+async function authenticateCleartext(
+  channel: ByteChannel,
+  { user }: Applicant,
+  context: AuthenticationContext,
+): Promise<Authenticated> {
+  channel.write(authenticationCleartextPassword());
+  const prefixed = parsePrefixedPassword(parsePassword(await takePassword(channel)));
+  if (!prefixed) throw refusals.endpointMissing();
+  const route = parseEndpointName(prefixed.endpoint);
+  const { entry, candidate, refreshed } = await findCandidate(route, user, context);
+  let keys = await check(prefixed.password, candidate, context);
+  if (!keys && entry && !refreshed) {
+    const newer = await lookUp(route, user, context, true);
+    if (formatVerifier(newer.verifier) !== formatVerifier(candidate.verifier)) {
+      keys = await check(prefixed.password, newer, context);
+    }
+  }
+  if (!keys || !entry) throw refusals.passwordWrong(user);
+  return { route, entry, keys };
+}
+
+async function check(
+  password: string,
+  { verifier, allowed }: Candidate,
+  { hashing }: AuthenticationContext,
+): Promise<ScramKeys | undefined> {
+  if (verifier.iterations > LIMITS.scram_iterations) return undefined;
+  const keys = await hashing(() => keysFromPassword(password, verifier));
+  return allowed ? keys : undefined;
+}
+
+/** The endpoint and whom to check against; asks the running server once when the role seems unable to log in. */
+async function findCandidate(route: Route, user: string, context: AuthenticationContext) {
+  const entry = await ask(() => context.directory.endpoint(route.endpoint_id));
+  const known = await lookUp(route, user, context, false);
+  if (known.allowed || !entry) return { entry, candidate: known, refreshed: false };
+  return { entry, candidate: await lookUp(route, user, context, true), refreshed: true };
+}
+
+async function lookUp(
+  { endpoint_id }: Route,
+  user: string,
+  { directory, mock_secret }: AuthenticationContext,
+  refresh: boolean,
+): Promise<Candidate> {
+  const secret = await ask(() => directory.role(endpoint_id, user, { refresh }));
+  const verifier = secret?.verifier ? parseVerifier(secret.verifier) : undefined;
+  if (!secret || !verifier || isReservedRole(user)) {
+    return { verifier: mockVerifier(mock_secret, endpoint_id, user), allowed: false };
+  }
+  const expired = secret.valid_until !== null && secret.valid_until.getTime() <= Date.now();
+  return { verifier, allowed: secret.can_login && !expired };
+}
+
+async function ask<T>(question: () => Promise<T>): Promise<T> {
+  try {
+    return await question();
+  } catch (cause) {
+    throw refusals.controlPlane(cause);
+  }
+}

@@ -1,0 +1,33 @@
+import type { EndpointId } from '../domain/ids.ts';
+import { LIMITS } from '../domain/limits.ts';
+import type { BackendKey } from '../wire/backend-messages.ts';
+import { cancelRequest } from '../wire/frontend-messages.ts';
+import type { Waker } from './contract.ts';
+
+/** What a client's cancel key stands for: a session of a compute. */
+export interface CancelTarget {
+  readonly endpoint_id: EndpointId;
+  /** The key that the compute gave. */
+  readonly key: BackendKey;
+}
+
+/**
+ * Asks a compute to cancel what a session of it does. Resolves once the compute has taken the request, or when it could
+ * not be asked: by the protocol nobody is told which.
+ */
+export async function cancelQuery({ endpoint_id, key }: CancelTarget, waker: Waker): Promise<void> {
+  const stream = await waker.dial(endpoint_id).catch(() => undefined);
+  if (!stream) return;
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(() => stream.destroy(), LIMITS.cancel_timeout_ms);
+    stream.on('error', () => undefined);
+    stream.once('close', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+    // The server closes when it has sent the signal, which is what a client waits for.
+    stream.once('end', () => stream.destroy());
+    stream.resume();
+    stream.write(cancelRequest(key));
+  });
+}

@@ -1,0 +1,117 @@
+import 'reflect-metadata';
+import { constants, createHash } from 'node:crypto';
+import { readFile, stat } from 'node:fs/promises';
+import { createSecureContext, type SecureContext } from 'node:tls';
+import * as x509 from '@peculiar/x509';
+import { LIMITS } from '../domain/limits.ts';
+import { openCertificateAuthority } from './certificate-authority.ts';
+import { hostLabel } from './route.ts';
+
+/** What a TLS connection is served. */
+export interface ServedCertificate {
+  readonly context: SecureContext;
+  /** What SCRAM binds to: the hash of exactly this leaf; undefined when its signature names no hash (RFC 5929). */
+  readonly channelBinding: Buffer | undefined;
+}
+
+export interface Certificates {
+  /** The certificate for the host name a client asked for; the default one for no name or one that is not ours. */
+  forName(servername: string | undefined): Promise<ServedCertificate>;
+}
+
+/** Certificates from the local authority in `directory`, each minted for the exact name that was asked for. */
+export async function localCertificates({
+  directory,
+  domain,
+}: {
+  directory: string;
+  domain: string;
+}): Promise<Certificates & { readonly authority_pem: string }> {
+  const authority = await openCertificateAuthority(directory);
+  const defaultNames = [...new Set([domain, 'localhost', '127.0.0.1', '::1'])];
+  // Least recently used first. Promises, so that a burst of connections mints once.
+  const cache = new Map<string, { served: Promise<ServedCertificate>; renew_at: number }>();
+
+  function mint(name: string) {
+    const entry = { served: issueAndServe(), renew_at: Number.POSITIVE_INFINITY };
+    async function issueAndServe(): Promise<ServedCertificate> {
+      const { certificate_pem, key_pem, expires_at } = await authority.issue(name === '' ? defaultNames : [name]);
+      entry.renew_at = (Date.now() + expires_at.getTime()) / 2;
+      return serve(certificate_pem, key_pem);
+    }
+    entry.served.catch(() => cache.get(name) === entry && cache.delete(name));
+    return entry;
+  }
+
+  function forName(servername: string | undefined): Promise<ServedCertificate> {
+    const name = hostLabel(servername, domain) === undefined ? '' : servername!.toLowerCase().replace(/\.$/, '');
+    const known = cache.get(name);
+    const entry = known && known.renew_at > Date.now() ? known : mint(name);
+    cache.delete(name);
+    cache.set(name, entry);
+    if (cache.size > LIMITS.certificates_cached) cache.delete(cache.keys().next().value!);
+    return entry.served;
+  }
+
+  await forName(undefined);
+  return { authority_pem: authority.certificate_pem, forName };
+}
+
+/** The operator's own certificate and key, for every name. A renewed pair of files is noticed within a minute. */
+export async function fileCertificates(files: { certificate: string; key: string }): Promise<Certificates> {
+  let version = await modifiedAt(files);
+  let served = await load(files);
+  let checked_at = Date.now();
+
+  async function refresh(): Promise<void> {
+    const found = await modifiedAt(files);
+    if (found === version) return;
+    served = await load(files);
+    version = found;
+  }
+
+  return {
+    async forName() {
+      if (Date.now() - checked_at > LIMITS.certificate_check_interval_ms) {
+        checked_at = Date.now();
+        // A pair that is being replaced does not load; the old one serves until the next look.
+        await refresh().catch(() => undefined);
+      }
+      return served;
+    },
+  };
+}
+
+async function modifiedAt({ certificate, key }: { certificate: string; key: string }): Promise<string> {
+  const found = await Promise.all([stat(certificate), stat(key)]);
+  return found.map(({ mtimeMs, ino }) => `${mtimeMs}:${ino}`).join(' ');
+}
+
+async function load({ certificate, key }: { certificate: string; key: string }): Promise<ServedCertificate> {
+  const [certificate_pem, key_pem] = await Promise.all([readFile(certificate, 'utf8'), readFile(key, 'utf8')]);
+  try {
+    return serve(certificate_pem, key_pem);
+  } catch (cause) {
+    throw new Error(`${certificate} and ${key} are not a certificate chain in PEM and its private key`, { cause });
+  }
+}
+
+function serve(certificate_pem: string, key_pem: string): ServedCertificate {
+  const context = createSecureContext({
+    cert: certificate_pem,
+    key: key_pem,
+    minVersion: 'TLSv1.2',
+    // A resumed session shows no certificate, so we would not know which one SCRAM has to bind to.
+    secureOptions: constants.SSL_OP_NO_TICKET,
+  });
+  return { context, channelBinding: endPointHash(certificate_pem) };
+}
+
+/** `tls-server-end-point`: the leaf hashed with its signature's own hash, SHA-256 in place of anything weaker. */
+function endPointHash(certificate_pem: string): Buffer | undefined {
+  const leaf = new x509.X509Certificate(certificate_pem);
+  const hash = (leaf.signatureAlgorithm as { hash?: { name: string } }).hash?.name;
+  if (hash === undefined) return undefined;
+  const chosen = hash === 'SHA-384' ? 'sha384' : hash === 'SHA-512' ? 'sha512' : 'sha256';
+  return createHash(chosen).update(Buffer.from(leaf.rawData)).digest();
+}

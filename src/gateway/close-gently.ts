@@ -1,0 +1,24 @@
+import type { Duplex } from 'node:stream';
+
+/**
+ * Sends the last bytes and closes, within `timeout_ms`. Input is read and dropped until the peer closes its side, since
+ * closing with unread input resets the connection and the peer may never see what was sent.
+ */
+export function closeGently(stream: Duplex, lastBytes: Buffer, timeout_ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    if (stream.destroyed) return resolve();
+    const timer = setTimeout(() => stream.destroy(), timeout_ms);
+    const close = () => {
+      if (stream.readableEnded && stream.writableFinished) stream.destroy();
+    };
+    stream.on('error', () => undefined);
+    stream.once('close', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+    stream.on('data', () => undefined);
+    stream.once('end', close);
+    stream.resume();
+    stream.end(lastBytes, close);
+  });
+}

@@ -1,0 +1,90 @@
+import type { Duplex } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { EndpointId } from '../domain/ids.ts';
+import { LIMITS } from '../domain/limits.ts';
+import type { ScramKeys } from '../wire/scram.ts';
+import { type ComputeSession, logInToCompute } from './compute-login.ts';
+import { type EndpointEntry, WakeError, type Waker } from './contract.ts';
+import { ComputeRefusal, Refusal, refusals } from './refusal.ts';
+import { nextMove, pauseMs } from './retry.ts';
+
+/** Where the time went, in milliseconds; added to as the connection goes on. */
+export interface ConnectTimes {
+  wake_ms: number;
+  connect_ms: number;
+}
+
+export interface ComputeLogin {
+  readonly entry: EndpointEntry;
+  /** Of the start-up packet to the compute. */
+  readonly parameters: ReadonlyMap<string, string>;
+  readonly keys: ScramKeys;
+  readonly times: ConnectTimes;
+}
+
+/**
+ * A logged-in connection to the endpoint's compute, which is woken when it sleeps and waited for when it stops. Nothing
+ * has been said to the client meanwhile. Throws a Refusal, a WakeError, a ComputeRefusal with the server's own error, or
+ * the reason of `signal` when that aborts first.
+ */
+export async function connectCompute(
+  { entry, parameters, keys, times }: ComputeLogin,
+  waker: Waker,
+  signal: AbortSignal,
+): Promise<ComputeSession> {
+  const id = entry.endpoint_id;
+  let failure: unknown;
+  let awake = entry.state !== 'stopping';
+  for (let attempt = 0; attempt < LIMITS.connect_attempts; attempt++) {
+    if (pauseMs(attempt) > 0) await pause(pauseMs(attempt), undefined, { signal });
+    if (!awake) await timed(times, 'wake_ms', () => wake(id, waker, signal));
+    try {
+      const session = await timed(times, 'connect_ms', async () => {
+        const stream = await dial(id, waker, signal);
+        return stream && logInToCompute(stream, parameters, keys, signal);
+      });
+      if (session) return session;
+      awake = false;
+    } catch (error) {
+      signal.throwIfAborted();
+      const move = nextMove(error);
+      if (move === 'fail') throw isForClient(error) ? error : refusals.computeUnreachable(error);
+      awake = move === 'retry';
+      failure = error;
+    }
+  }
+  throw failure instanceof ComputeRefusal ? failure : refusals.computeUnreachable(failure);
+}
+
+const isForClient = (error: unknown): boolean =>
+  error instanceof ComputeRefusal || error instanceof Refusal || error instanceof WakeError;
+
+async function timed<T>(times: ConnectTimes, part: keyof ConnectTimes, work: () => Promise<T>): Promise<T> {
+  const started = performance.now();
+  try {
+    return await work();
+  } finally {
+    times[part] += performance.now() - started;
+  }
+}
+
+function wake(id: EndpointId, waker: Waker, signal: AbortSignal): Promise<void> {
+  return untilAborted(waker.wake(id, signal), signal, () => undefined);
+}
+
+function dial(id: EndpointId, waker: Waker, signal: AbortSignal): Promise<Duplex | undefined> {
+  return untilAborted(waker.dial(id), signal, (stream) => stream?.destroy());
+}
+
+/** The promise's outcome, or the reason of the signal if that comes first; then `discard` gets what still arrives. */
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal, discard: (late: T) => void): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => {
+      reject(signal.reason);
+      promise.then(discard, () => undefined);
+    };
+    if (signal.aborted) return onAbort();
+    signal.addEventListener('abort', onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
+}

@@ -1,0 +1,82 @@
+import { randomUUID } from 'node:crypto';
+import type { EndpointId } from '../domain/ids.ts';
+import type { ConnectTimes } from './connect-compute.ts';
+import { ComputeRefusal, type ErrorKind, Refusal } from './refusal.ts';
+import type { SpliceCounters } from './splice.ts';
+
+/** What a gateway logs to; pino's loggers fit. */
+export interface GatewayLogger {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+/** One connection in plain facts, complete when it has ended. Holds no secret. */
+export interface ConnectionRecord extends ConnectTimes, SpliceCounters {
+  readonly session_id: string;
+  /** IP address and port; undefined when the client had gone before we looked. */
+  readonly peer: string | undefined;
+  endpoint_id?: EndpointId;
+  pooled?: boolean;
+  user?: string;
+  database?: string;
+  application_name?: string;
+  replication?: 'logical';
+  tls?: string;
+  error_kind?: ErrorKind;
+  /** SQLSTATE of the error that the client was sent. */
+  error_code?: string;
+  error_message?: string;
+  error_cause?: string;
+  authentication_ms?: number;
+  /** Bytes were spliced between the client and a compute. */
+  connected: boolean;
+  total_ms: number;
+}
+
+const TEXT_CHARACTERS = 128;
+
+export function newRecord(peer: string | undefined): ConnectionRecord {
+  return {
+    session_id: randomUUID(),
+    peer,
+    wake_ms: 0,
+    connect_ms: 0,
+    bytes_in: 0,
+    bytes_out: 0,
+    connected: false,
+    total_ms: 0,
+  };
+}
+
+/** A text that a client chose, short enough for a log. */
+export const loggable = (text: string | undefined): string | undefined => text?.slice(0, TEXT_CHARACTERS);
+
+export function recordError(record: ConnectionRecord, refusal: Refusal | ComputeRefusal | undefined): void {
+  if (refusal instanceof Refusal) {
+    record.error_kind = refusal.kind;
+    record.error_code = refusal.code;
+    if (refusal.cause !== undefined) record.error_cause = String(refusal.cause);
+  } else if (refusal instanceof ComputeRefusal) {
+    record.error_kind = 'compute';
+    record.error_code = refusal.fields.code;
+  } else {
+    record.error_kind = 'clientdisconnect';
+  }
+  record.error_message = loggable(refusal?.message);
+}
+
+const WARNED: ReadonlySet<ErrorKind> = new Set(['compute', 'controlplane', 'ratelimit']);
+
+export function logRecord(logger: GatewayLogger, record: ConnectionRecord): void {
+  const level = record.error_kind && WARNED.has(record.error_kind) ? 'warn' : 'info';
+  const rounded = {
+    wake_ms: round(record.wake_ms),
+    connect_ms: round(record.connect_ms),
+    total_ms: round(record.total_ms),
+  };
+  const authentication_ms = record.authentication_ms === undefined ? undefined : round(record.authentication_ms);
+  logger[level]({ ...record, ...rounded, authentication_ms }, 'connection ended');
+}
+
+const round = (duration_ms: number): number => Math.round(duration_ms * 10) / 10;

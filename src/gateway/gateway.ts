@@ -1,0 +1,165 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { type AddressInfo, createServer, isIPv6, type Server, type Socket } from 'node:net';
+import type { EndpointId } from '../domain/ids.ts';
+import { LIMITS } from '../domain/limits.ts';
+import { CancelKeys } from '../wire/cancel-keys.ts';
+import type { CancelTarget } from './cancel-query.ts';
+import type { Certificates } from './certificates.ts';
+import { closeGently } from './close-gently.ts';
+import { type ConnectionRecord, type GatewayLogger, logRecord, newRecord, recordError } from './connection-record.ts';
+import { Connections } from './connections.ts';
+import type { Directory, Waker } from './contract.ts';
+import { refusalResponse, refusals } from './refusal.ts';
+import { serveConnection } from './serve-connection.ts';
+import { turnstile } from './turnstile.ts';
+
+export interface GatewayOptions {
+  /** Where to listen; port 0 takes a free one. An IPv6 address is skipped where the machine has no IPv6. */
+  readonly listen: readonly { readonly host: string; readonly port: number }[];
+  /** Endpoints are the labels directly under it. */
+  readonly domain: string;
+  /** Refuse plaintext from loopback too. */
+  readonly require_tls: boolean;
+  readonly certificates: Certificates;
+  readonly directory: Directory;
+  readonly waker: Waker;
+  readonly logger: GatewayLogger;
+  /**
+   * 32 bytes that must stay the same over restarts and gateways: unknown roles are answered from it. Random when left
+   * out, which suits a gateway that is alone and never restarted.
+   */
+  readonly mock_secret?: Buffer;
+  /** Hears of the end of every connection that had logged in, for metering. */
+  readonly onSessionEnd?: (record: Readonly<ConnectionRecord>) => void;
+  /** Bounds other than the product's. */
+  readonly limits?: Partial<GatewayLimits>;
+  /** False splices over the public stream API alone. */
+  readonly raw_splice?: boolean;
+}
+
+export type GatewayLimits = {
+  readonly [Name in
+    | 'handshake_timeout_ms'
+    | 'authentication_timeout_ms'
+    | 'wake_timeout_ms'
+    | 'half_close_timeout_ms'
+    | 'flush_timeout_ms'
+    | 'linger_timeout_ms'
+    | 'unauthenticated_connections'
+    | 'sessions_per_endpoint']: number;
+};
+
+export interface Gateway {
+  readonly addresses: readonly AddressInfo[];
+  /** Clients of an endpoint that have logged in and are still connected, those that wait for its wake included. */
+  sessionCount(id: EndpointId): number;
+  /** Stops accepting, closes every connection, and resolves once all are closed. */
+  stop(): Promise<void>;
+}
+
+const LISTEN_BACKLOG = 4096;
+const KEEPALIVE_DELAY_MS = 60_000;
+/** Half of the thread pool, so that files and name look-ups are not held up by passwords. */
+const HASHING_WIDTH = 2;
+
+/** Starts the Postgres gateway. Throws when an address cannot be listened on; then nothing listens. */
+export async function startGateway(options: GatewayOptions): Promise<Gateway> {
+  const limits: GatewayLimits = { ...LIMITS, ...options.limits };
+  const stopping = new AbortController();
+  const connections = new Connections(limits);
+  const shared = {
+    directory: options.directory,
+    mock_secret: options.mock_secret ?? randomBytes(32),
+    hashing: turnstile(HASHING_WIDTH),
+    domain: options.domain,
+    require_tls: options.require_tls,
+    certificates: options.certificates,
+    waker: options.waker,
+    cancelKeys: new CancelKeys<CancelTarget>(LIMITS.cancel_keys),
+    timeouts: limits,
+    raw_splice: options.raw_splice ?? true,
+    stopping: stopping.signal,
+  };
+
+  const accept = (socket: Socket) => {
+    // Errors reach us as the end of the stream as well; without a listener they would end the process.
+    socket.on('error', () => undefined);
+    const record = newRecord(peerOf(socket));
+    connections.track(serve(socket, record));
+  };
+
+  async function serve(socket: Socket, record: ConnectionRecord): Promise<void> {
+    const started = performance.now();
+    const admission = connections.admit(record);
+    if (admission === 'dropped') return void socket.destroy();
+    let authenticated = false;
+    const onAuthenticated = (id: EndpointId) => {
+      connections.authenticated(record, id);
+      authenticated = true;
+    };
+    if (admission === 'refused') await refuse(socket, record, limits);
+    else await serveConnection(socket, record, { ...shared, onAuthenticated });
+    connections.ended(record);
+    record.total_ms = performance.now() - started;
+    // Cancels, and probes that say nothing, are not worth a line.
+    const quiet = record.error_kind === undefined || record.error_kind === 'clientdisconnect';
+    if (record.user !== undefined || !quiet) logRecord(options.logger, record);
+    if (authenticated) options.onSessionEnd?.(record);
+  }
+
+  const servers = await listen(options, accept);
+  return {
+    addresses: servers.map((server) => server.address() as AddressInfo),
+    sessionCount: (id) => connections.sessionCount(id),
+    async stop() {
+      for (const server of servers) server.close();
+      stopping.abort(refusals.shuttingDown());
+      await connections.allEnded();
+    },
+  };
+}
+
+async function refuse(socket: Socket, record: ConnectionRecord, { linger_timeout_ms }: GatewayLimits): Promise<void> {
+  const refusal = refusals.tooManyUnauthenticated();
+  recordError(record, refusal);
+  await closeGently(socket, refusalResponse(refusal, record.session_id), linger_timeout_ms);
+}
+
+function peerOf({ remoteAddress, remotePort }: Socket): string | undefined {
+  if (remoteAddress === undefined) return undefined;
+  return isIPv6(remoteAddress) ? `[${remoteAddress}]:${remotePort}` : `${remoteAddress}:${remotePort}`;
+}
+
+/** Listens on every address or, when one of them fails, on none. */
+async function listen(
+  { listen: wanted, logger }: GatewayOptions,
+  accept: (socket: Socket) => void,
+): Promise<readonly Server[]> {
+  const servers: Server[] = [];
+  const bothFamilies = wanted.some(({ host }) => isIPv6(host)) && wanted.some(({ host }) => !isIPv6(host));
+  try {
+    for (const { host, port } of wanted) {
+      const server = createServer(
+        { allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_DELAY_MS },
+        accept,
+      );
+      try {
+        server.listen({ host, port, backlog: LISTEN_BACKLOG, ipv6Only: bothFamilies && isIPv6(host) });
+        await once(server, 'listening');
+        servers.push(server);
+        server.on('error', (error) =>
+          logger.error({ error: error.message }, 'the gateway could not accept a connection'),
+        );
+      } catch (error) {
+        const { code } = error as NodeJS.ErrnoException;
+        if (!isIPv6(host) || wanted.length === 1 || (code !== 'EAFNOSUPPORT' && code !== 'EADDRNOTAVAIL')) throw error;
+        logger.warn({ host, port }, 'this machine has no IPv6; the gateway does not listen there');
+      }
+    }
+  } catch (error) {
+    for (const server of servers) server.close();
+    throw error;
+  }
+  return servers;
+}

@@ -1,0 +1,122 @@
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { LIMITS } from '../domain/limits.ts';
+import type { BackendKey } from '../wire/backend-messages.ts';
+import { ProtocolError } from '../wire/message.ts';
+import { type Startup, takeFirstPacket } from '../wire/startup.ts';
+import { ByteChannel } from './byte-channel.ts';
+import type { Certificates } from './certificates.ts';
+import { ClientGone, refusals } from './refusal.ts';
+
+/** How a connection is encrypted. */
+export interface TlsSession {
+  /** The host name that the client asked for, if it sent one. */
+  readonly servername: string | undefined;
+  readonly protocol: string | null;
+  readonly channelBinding: Buffer | undefined;
+}
+
+/** What a client said before authentication: who it wants to be, or whom to cancel. */
+export interface Opening {
+  readonly tls: TlsSession | undefined;
+  readonly packet: Startup | { readonly kind: 'cancel'; readonly key: BackendKey };
+}
+
+const ALPN_PROTOCOL = 'postgresql';
+/** Room for a start-up packet and what a client may send ahead of the answer. */
+const CHANNEL_BYTES = 2 * LIMITS.startup_packet_bytes;
+
+export const clientChannel = (stream: Socket): ByteChannel =>
+  new ByteChannel(stream, CHANNEL_BYTES, (cause) => new ClientGone({ cause }));
+
+/**
+ * Reads up to the start-up or cancel packet, through TLS where the client asks for it: by SSLRequest, or directly.
+ * `onChannel` hears of each channel that the client can be told something over, and of undefined while TLS is agreed on.
+ * Throws a ProtocolError, a Refusal or ClientGone.
+ */
+export async function receiveOpening(
+  socket: Socket,
+  certificates: Certificates,
+  onChannel: (channel: ByteChannel | undefined) => void,
+): Promise<Opening> {
+  let channel = clientChannel(socket);
+  onChannel(channel);
+  let tls: TlsSession | undefined;
+  let gssAsked = false;
+
+  async function encrypt(direct: boolean): Promise<void> {
+    if (tls) throw new ProtocolError('the connection is encrypted already');
+    onChannel(undefined);
+    const secured = await upgrade(channel, certificates);
+    tls = secured.tls;
+    channel = clientChannel(secured.socket);
+    onChannel(channel);
+    if (direct && secured.socket.alpnProtocol !== ALPN_PROTOCOL) throw refusals.directTlsWithoutAlpn();
+  }
+
+  for (;;) {
+    const packet = await channel.take((bytes) => takeFirstPacket(bytes, LIMITS.startup_packet_bytes));
+    switch (packet.kind) {
+      case 'tls':
+        await encrypt(true);
+        break;
+      case 'ssl_request':
+        if (!tls) channel.write(Buffer.from('S'));
+        await encrypt(false);
+        break;
+      case 'gss_request':
+        if (gssAsked || tls) throw new ProtocolError('encryption was asked for twice');
+        gssAsked = true;
+        channel.write(Buffer.from('N'));
+        break;
+      default:
+        return { tls, packet };
+    }
+  }
+}
+
+/** Wraps the channel's socket in TLS. Bytes that came already, a client's hello sent ahead, are the first that TLS reads. */
+async function upgrade(
+  channel: ByteChannel,
+  certificates: Certificates,
+): Promise<{ socket: TLSSocket; tls: TlsSession }> {
+  let served = await certificates.forName(undefined);
+  const plain = channel.stream as Socket;
+  const rest = channel.release();
+  if (plain.destroyed) throw new ClientGone();
+  if (rest.length > 0) plain.unshift(rest);
+  const socket = new TLSSocket(plain, {
+    isServer: true,
+    secureContext: served.context,
+    ALPNProtocols: [ALPN_PROTOCOL],
+    SNICallback(servername, callback) {
+      certificates.forName(servername).then(
+        (found) => {
+          served = found;
+          callback(null, found.context);
+        },
+        (error) => callback(error),
+      );
+    },
+  });
+  await secured(socket);
+  const servername = (socket as { servername?: string | false | null }).servername || undefined;
+  return { socket, tls: { servername, protocol: socket.getProtocol(), channelBinding: served.channelBinding } };
+}
+
+function secured(socket: TLSSocket): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let cause: Error | undefined;
+    const remember = (error: Error) => {
+      cause = error;
+    };
+    // Before the handshake is done, Node tells of its failure only by this event, and then closes.
+    socket.on('_tlsError', remember);
+    socket.on('error', remember);
+    socket.once('close', () => reject(new ClientGone({ cause })));
+    socket.once('secure', () => {
+      socket.off('_tlsError', remember);
+      resolve();
+    });
+  });
+}

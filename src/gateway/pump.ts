@@ -1,0 +1,16 @@
+/** Moves bytes one way until the source ends, with about one read's worth of them on the way. */
+export interface Pump {
+  /** Reads on without passing anything to the sink. */
+  discard(): void;
+}
+
+export interface PumpEvents {
+  /** So many bytes were read. */
+  count(bytes: number): void;
+  /** The source has closed its side, and all it sent is with the sink. */
+  onEnd(): void;
+  /** Reading failed. */
+  onSourceError(error: Error): void;
+  /** Writing failed; the source is not read any further until `discard`. */
+  onSinkError(error: Error): void;
+}

@@ -1,0 +1,98 @@
+import { type ErrorFields, errorResponse } from '../wire/backend-messages.ts';
+import { ProtocolError } from '../wire/message.ts';
+import { WakeError } from './contract.ts';
+
+/** Whose doing the end of a connection was; for the log and the metrics. */
+export type ErrorKind = 'user' | 'clientdisconnect' | 'ratelimit' | 'controlplane' | 'compute' | 'shutdown';
+
+/** A connection ends with this error, which the client is told. */
+export class Refusal extends Error {
+  readonly kind: ErrorKind;
+  /** SQLSTATE */
+  readonly code: string;
+  readonly hint: string | undefined;
+
+  constructor(kind: ErrorKind, code: string, message: string, options: ErrorOptions & { hint?: string } = {}) {
+    super(message, options);
+    this.name = 'Refusal';
+    this.kind = kind;
+    this.code = code;
+    this.hint = options.hint;
+  }
+}
+
+/** The compute refused the login; its own ErrorResponse goes to the client. */
+export class ComputeRefusal extends Error {
+  readonly fields: ErrorFields;
+  readonly response: Buffer;
+
+  constructor(fields: ErrorFields, response: Buffer) {
+    super(fields.message);
+    this.name = 'ComputeRefusal';
+    this.fields = fields;
+    this.response = response;
+  }
+}
+
+/** The client left before its session began; nobody is there to be told. */
+export class ClientGone extends Error {
+  constructor(options?: ErrorOptions) {
+    super('the client closed the connection', options);
+    this.name = 'ClientGone';
+  }
+}
+
+export const refusals = {
+  insecure: () => new Refusal('user', '08004', 'connection is insecure (try using `sslmode=require`)'),
+  endpointMissing: () =>
+    new Refusal(
+      'user',
+      '08004',
+      'Endpoint ID is not specified. Connect to the host name of the endpoint with a client that sends it in TLS (SNI), or name the endpoint in the connection string: `?options=endpoint%3D<endpoint-id>`.',
+    ),
+  endpointInconsistent: (host: string, option: string) =>
+    new Refusal(
+      'user',
+      '08004',
+      `Inconsistent project name inferred from SNI ('${host}') and project option ('${option}').`,
+    ),
+  endpointMalformed: (name: string) =>
+    new Refusal('user', '08004', `Project name ('${name}') must contain only alphanumeric characters and hyphen.`),
+  userMissing: () => new Refusal('user', '28000', "Parameter 'user' is missing in startup packet."),
+  passwordWrong: (user: string) => new Refusal('user', '28P01', `password authentication failed for user '${user}'`),
+  authenticationTimeout: () => new Refusal('user', '57014', 'Authentication timed out'),
+  handshakeTimeout: () => new Refusal('user', '57014', 'The startup packet did not arrive in time'),
+  directTlsWithoutAlpn: () =>
+    new Refusal('user', '08P01', 'A direct TLS connection must negotiate the ALPN protocol `postgresql`.'),
+  physicalReplication: () =>
+    new Refusal('user', '0A000', 'Physical replication is not available through the gateway', {
+      hint: 'Use logical replication: `replication=database`.',
+    }),
+  endpointDisabled: (id: string) =>
+    new Refusal('user', '55000', `endpoint is disabled: '${id}'`, { hint: 'Enable the endpoint and connect again.' }),
+  tooManyUnauthenticated: () =>
+    new Refusal('ratelimit', '53300', 'Too many connections are waiting to log in. Please try again later.'),
+  tooManySessions: () =>
+    new Refusal('ratelimit', '53300', 'Too many connections to this endpoint. Please try again later.'),
+  computeUnreachable: (cause: unknown) =>
+    new Refusal('compute', '57P03', "Couldn't connect to compute node. Please try again.", { cause }),
+  wakeTimeout: () => new Refusal('compute', '57P03', 'The compute did not start in time. Please try again.'),
+  shuttingDown: () => new Refusal('shutdown', '57P01', 'terminating connection due to administrator command'),
+  controlPlane: (cause: unknown) => new Refusal('controlplane', 'XX000', 'Control plane request failed', { cause }),
+} as const;
+
+/** Whatever ended a connection before its session, as a refusal; undefined when nobody is left to be told. */
+export function toRefusal(error: unknown): Refusal | ComputeRefusal | undefined {
+  if (error instanceof Refusal || error instanceof ComputeRefusal) return error;
+  if (error instanceof ClientGone) return undefined;
+  if (error instanceof ProtocolError) return new Refusal('user', error.code, error.message);
+  if (error instanceof WakeError) return new Refusal('controlplane', error.code, error.message, { cause: error });
+  return refusals.controlPlane(error);
+}
+
+/** The ErrorResponse for a refusal. The session's id lets a person find the line in the log. */
+export function refusalResponse(refusal: Refusal | ComputeRefusal, session_id: string): Buffer {
+  if (refusal instanceof ComputeRefusal) return refusal.response;
+  const { code, message, hint } = refusal;
+  return errorResponse({ severity: 'FATAL', code, message, detail: `session_id: ${session_id}`, hint });
+}

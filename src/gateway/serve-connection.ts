@@ -1,0 +1,230 @@
+import { isIP, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { EndpointId } from '../domain/ids.ts';
+import { authenticationOk, backendKeyData, negotiateProtocolVersion } from '../wire/backend-messages.ts';
+import type { CancelKeys, IssuedKey } from '../wire/cancel-keys.ts';
+import { parseReplication } from '../wire/replication.ts';
+import { ReplicationFilter } from '../wire/replication-filter.ts';
+import type { Startup } from '../wire/startup.ts';
+import { parseStartupOptions } from '../wire/startup-options.ts';
+import { type Authenticated, type AuthenticationContext, authenticate } from './authenticate.ts';
+import type { ByteChannel } from './byte-channel.ts';
+import { type CancelTarget, cancelQuery } from './cancel-query.ts';
+import type { Certificates } from './certificates.ts';
+import { closeGently } from './close-gently.ts';
+import type { ComputeSession } from './compute-login.ts';
+import { connectCompute } from './connect-compute.ts';
+import { type ConnectionRecord, loggable, recordError } from './connection-record.ts';
+import type { Waker } from './contract.ts';
+import { withDeadline } from './deadline.ts';
+import { receiveOpening, type TlsSession } from './handshake.ts';
+import { ClientGone, ComputeRefusal, refusalResponse, refusals, toRefusal } from './refusal.ts';
+import { chooseRoute } from './route.ts';
+import { type SpliceTimeouts, splice } from './splice.ts';
+
+/** What all connections of a gateway share. */
+export interface ConnectionContext extends AuthenticationContext {
+  readonly domain: string;
+  readonly require_tls: boolean;
+  readonly certificates: Certificates;
+  readonly waker: Waker;
+  readonly cancelKeys: CancelKeys<CancelTarget>;
+  readonly timeouts: SpliceTimeouts & {
+    readonly handshake_timeout_ms: number;
+    readonly authentication_timeout_ms: number;
+    readonly wake_timeout_ms: number;
+  };
+  readonly raw_splice: boolean;
+  /** Aborts when the gateway stops. */
+  readonly stopping: AbortSignal;
+  /** Called once a client has proved who it is. Throws a Refusal when the endpoint has too many sessions. */
+  onAuthenticated(endpoint_id: EndpointId): void;
+}
+
+/** What a client asked for, checked as far as its start-up packet goes. */
+interface Request {
+  readonly startup: Startup;
+  readonly user: string;
+  /** For the compute. */
+  readonly parameters: ReadonlyMap<string, string>;
+  readonly option: string | undefined;
+  readonly logical: boolean;
+}
+
+/** Serves one client from its first byte to its last, and fills in `record`. Never throws. */
+export async function serveConnection(
+  socket: Socket,
+  record: ConnectionRecord,
+  context: ConnectionContext,
+): Promise<void> {
+  let channel: ByteChannel | undefined;
+  try {
+    const opening = await withDeadline(
+      receiveOpening(socket, context.certificates, (current) => {
+        channel = current;
+      }),
+      {
+        delay_ms: context.timeouts.handshake_timeout_ms,
+        error: refusals.handshakeTimeout,
+        signal: context.stopping,
+      },
+    );
+    record.tls = opening.tls?.protocol ?? undefined;
+    if (opening.packet.kind === 'cancel') {
+      const target = context.cancelKeys.find(opening.packet.key);
+      if (target) await cancelQuery(target, context.waker);
+      await closeGently(channel!.stream, Buffer.alloc(0), context.timeouts.linger_timeout_ms);
+    } else {
+      await serveClient(channel!, opening.packet, opening.tls, record, context);
+    }
+  } catch (error) {
+    const refusal = toRefusal(error);
+    recordError(record, refusal);
+    if (channel && refusal) {
+      channel.release();
+      const response = refusalResponse(refusal, record.session_id);
+      await closeGently(channel.stream, response, context.timeouts.linger_timeout_ms);
+    }
+  } finally {
+    channel?.stream.destroy();
+    socket.destroy();
+  }
+}
+
+async function serveClient(
+  channel: ByteChannel,
+  startup: Startup,
+  tls: TlsSession | undefined,
+  record: ConnectionRecord,
+  context: ConnectionContext,
+): Promise<void> {
+  const request = readRequest(startup, record);
+  if (!tls && (context.require_tls || !isLoopback(record.peer))) throw refusals.insecure();
+  const route = chooseRoute({ servername: tls?.servername, option: request.option }, context.domain);
+  record.endpoint_id = route?.endpoint_id;
+  if (startup.negotiate) channel.write(negotiateProtocolVersion(startup.version, startup.unknown_options));
+
+  const started = performance.now();
+  const applicant = { user: request.user, route, channelBinding: tls?.channelBinding };
+  const authenticated = await withDeadline(authenticate(channel, applicant, context), {
+    delay_ms: context.timeouts.authentication_timeout_ms,
+    error: refusals.authenticationTimeout,
+    signal: AbortSignal.any([context.stopping, channel.gone]),
+  });
+  record.authentication_ms = performance.now() - started;
+  record.endpoint_id = authenticated.route.endpoint_id;
+  record.pooled = authenticated.route.pooled;
+  context.onAuthenticated(authenticated.route.endpoint_id);
+  if (authenticated.entry.disabled) throw refusals.endpointDisabled(authenticated.route.endpoint_id);
+  channel.write(authenticationOk());
+
+  const compute = await reachCompute(channel, request, authenticated, record, context);
+  try {
+    await joinCompute(channel, compute, request, authenticated.route.endpoint_id, record, context);
+  } finally {
+    compute.stream.destroy();
+  }
+}
+
+function readRequest(startup: Startup, record: ConnectionRecord): Request {
+  const { user = '', database = '', options = '', replication, ...others } = Object.fromEntries(startup.parameters);
+  record.user = loggable(user);
+  record.database = loggable(database || user);
+  record.application_name = loggable(others.application_name);
+  if (user === '') throw refusals.userMissing();
+  const mode = parseReplication(replication);
+  if (mode === 'physical') throw refusals.physicalReplication();
+  const { endpoint, forwarded } = parseStartupOptions(options);
+  const parameters = new Map([
+    ['user', user],
+    ['database', database || user],
+  ]);
+  if (mode === 'logical') {
+    record.replication = mode;
+    parameters.set('replication', 'database');
+  }
+  if (forwarded) parameters.set('options', forwarded);
+  for (const [name, value] of Object.entries(others)) parameters.set(name, value);
+  return { startup, user, parameters, option: endpoint, logical: mode === 'logical' };
+}
+
+/** True for addresses of this machine only: `127.0.0.0/8` and `::1`, also as IPv6 shows IPv4. */
+function isLoopback(peer: string | undefined): boolean {
+  const address = peer?.replace(/:\d+$/, '').replace(/^\[|\]$/g, '') ?? '';
+  const plain = address.replace(/^::ffff:/i, '');
+  return isIP(plain) === 4 ? plain.startsWith('127.') : plain === '::1';
+}
+
+async function reachCompute(
+  channel: ByteChannel,
+  { user, parameters }: Request,
+  { entry, keys }: Authenticated,
+  record: ConnectionRecord,
+  context: ConnectionContext,
+): Promise<ComputeSession> {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(refusals.wakeTimeout()), context.timeouts.wake_timeout_ms);
+  const signal = AbortSignal.any([context.stopping, channel.gone, late.signal]);
+  try {
+    return await connectCompute({ entry, parameters, keys, times: record }, context.waker, signal);
+  } catch (error) {
+    // The compute knows another password than the directory does.
+    if (error instanceof ComputeRefusal && error.fields.code === '28P01') {
+      await context.directory.role(entry.endpoint_id, user, { refresh: true }).catch(() => undefined);
+    }
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function joinCompute(
+  channel: ByteChannel,
+  compute: ComputeSession,
+  { startup, logical }: Request,
+  endpoint_id: EndpointId,
+  record: ConnectionRecord,
+  context: ConnectionContext,
+): Promise<void> {
+  const target = compute.key && { endpoint_id, key: compute.key };
+  const issued = target && context.cancelKeys.issue(target, startup.version);
+  const client = channel.stream;
+  const filter = logical ? replicationFilter() : undefined;
+  const early = channel.release();
+  const stop = () => client.destroy();
+  try {
+    if (channel.gone.aborted) throw new ClientGone();
+    context.stopping.throwIfAborted();
+    context.stopping.addEventListener('abort', stop, { once: true });
+    greet(client, compute, issued);
+    if (early.length > 0) {
+      record.bytes_in += early.length;
+      compute.stream.write(filter ? filter(early) : early);
+    }
+    record.connected = true;
+    const end = await splice(client, compute.stream, {
+      counters: record,
+      timeouts: context.timeouts,
+      filter,
+      raw: context.raw_splice,
+    });
+    if (end.error || end.abandoned) record.error_kind = end.side === 'client' ? 'clientdisconnect' : 'compute';
+    if (end.error) record.error_message = end.error.message;
+    if (context.stopping.aborted) record.error_kind = 'shutdown';
+    // Nobody waits for the answer any more, and a query that runs on would keep the compute awake.
+    if (end.abandoned && target) await cancelQuery(target, context.waker);
+  } finally {
+    context.stopping.removeEventListener('abort', stop);
+    issued?.release();
+  }
+}
+
+function replicationFilter(): (chunk: Buffer) => Buffer {
+  const filter = new ReplicationFilter();
+  return (chunk) => filter.push(chunk);
+}
+
+/** Passes on what the compute said at the login, with our key in place of its own, in one write. */
+function greet(client: Duplex, { greeting, rest }: ComputeSession, issued: IssuedKey | undefined): void {
+  client.write(Buffer.concat([...greeting, ...(issued ? [backendKeyData(issued)] : []), rest]));
+}
