@@ -1,6 +1,6 @@
 import { statfsSync } from 'node:fs';
 import { type ComputeRange, cacheBytes, maxConnections, ramBytes } from '../domain/compute-size.ts';
-import { customerSettings } from './customer-settings.ts';
+import { pgSettingProblem } from '../domain/pg-settings.ts';
 
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
@@ -9,25 +9,15 @@ const GIB = 1024 ** 3;
 export interface SettingsSource {
   readonly major: number;
   readonly range: ComputeRange;
-  /** `settings.pg_settings` of the endpoint. What is refused on this major is left out. */
+  /** `settings.pg_settings` of the endpoint. What a customer may not set is left out. */
   readonly pg_settings?: Readonly<Record<string, string>>;
   /** One way, as in the public API: `wal_level` goes from `replica` to `logical`. */
   readonly logical_replication?: boolean;
-  /** The platform's own (archive_command, primary_conninfo, hot_standby, ...); they win over everything. */
+  /** The platform's own (archive_command, primary_conninfo, hot_standby, ...); they win over all but durability. */
   readonly platform?: Readonly<Record<string, string | number | boolean>>;
 }
 
 type Settings = Readonly<Record<string, string | number | boolean>>;
-
-/**
- * The five settings that a standby must have at least as large as its primary, else it stops replaying
- * (Postgres documentation, "Administrator's Overview" of hot standby).
- */
-export function standbyFloor({ major, range, pg_settings = {} }: SettingsSource): Record<string, number> {
-  const settings = { ...sizeSettings(range), ...FIXED, ...Object.fromEntries(customerSettings(pg_settings, major)) };
-  const names = ['max_connections', 'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions'];
-  return Object.fromEntries([...names, 'max_locks_per_transaction'].map((name) => [name, Number(settings[name])]));
-}
 
 /** The whole text of postgresql.conf. Paths of its own are the driver's to give. */
 export function postgresqlConf(source: SettingsSource): string {
@@ -37,10 +27,10 @@ export function postgresqlConf(source: SettingsSource): string {
     ...FIXED,
     ...(major >= 17 ? { allow_alter_system: false } : {}),
     dynamic_shared_memory_type: dynamicSharedMemory(),
-    ...Object.fromEntries(customerSettings(pg_settings, major)),
-    ...DURABLE,
+    ...customerSettings(pg_settings),
     wal_level: logical_replication ? 'logical' : 'replica',
     ...platform,
+    ...DURABLE,
   };
   return Object.entries(settings)
     .map(([name, value]) => `${name} = ${quote(value)}\n`)
@@ -51,20 +41,26 @@ export function postgresqlConf(source: SettingsSource): string {
  * For the start of a child that must not act before it was cleaned: no subscriptions, no autovacuum, nothing loaded,
  * and room for whatever prepared transactions it inherited.
  */
-export function quietConf(source: SettingsSource): string {
-  const inherited = Number(source.pg_settings?.max_prepared_transactions ?? 0);
-  return postgresqlConf({
+export const quietConf = (source: SettingsSource): string =>
+  postgresqlConf({
     ...source,
     platform: {
       ...source.platform,
       archive_mode: false,
       autovacuum: false,
       max_logical_replication_workers: 0,
-      max_prepared_transactions: Math.max(256, Number.isFinite(inherited) ? inherited : 0),
+      max_prepared_transactions: 256,
       shared_preload_libraries: '',
     },
   });
-}
+
+/** Checked when they were written; here again, since what the server refuses would keep it from starting. */
+const customerSettings = (settings: Readonly<Record<string, string>>): Settings =>
+  Object.fromEntries(
+    Object.entries(settings)
+      .filter(([name, value]) => pgSettingProblem(name, value) === undefined)
+      .map(([name, value]) => [name.toLowerCase(), value]),
+  );
 
 /** Sources: the contract's table of sizes, and the public platform's documented formulas, which reproduce its table. */
 function sizeSettings(range: ComputeRange): Settings {
@@ -111,18 +107,18 @@ const FIXED: Settings = {
   default_text_search_config: 'pg_catalog.english',
   // WAL and replication: segments are of 1 MB and are archived by hard links.
   max_wal_size: '1GB',
+  // Segments are never reused, so filling each with zeros first would write everything twice.
+  wal_init_zero: false,
   max_slot_wal_keep_size: '4GB',
   wal_sender_timeout: '10s',
 };
 
-/** No customer's setting reaches these: what was acknowledged must be there after any kill. */
+/** Nothing overrides these: what was acknowledged must be there after any kill. */
 const DURABLE: Settings = {
   fsync: true,
   full_page_writes: true,
   // An archived segment is a link to the file Postgres wrote; a recycled file would change under it.
   wal_recycle: false,
-  // Never written twice: a new segment is extended, not filled with zeros first.
-  wal_init_zero: false,
 };
 
 /** /dev/shm is 64 MB in many containers; a parallel query would then fail for want of room. */
