@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, globSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { findLeftovers, mountsBelow, processesUsing } from './support/leftovers.ts';
+import { endProcesses, findLeftovers, mountsBelow, processesUsing } from './support/leftovers.ts';
 import { runSuites, type SuiteCounts, type SuiteResult } from './support/suite-run.ts';
 
 /**
@@ -53,13 +53,7 @@ function testFiles(patterns: readonly string[]): { light: string[]; heavy: strin
 
 /** Ends what is still there and removes the directory, unless something is mounted below it. */
 function sweep(directory: string): void {
-  for (const { pid } of processesUsing(directory)) {
-    try {
-      process.kill(pid, 'SIGKILL');
-    } catch {
-      // It ended meanwhile.
-    }
-  }
+  endProcesses(processesUsing(directory));
   for (const path of mountsBelow(directory)) spawnSync('umount', [path], { stdio: 'inherit' });
   if (mountsBelow(directory).length === 0) rmSync(directory, { recursive: true, force: true });
 }

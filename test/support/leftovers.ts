@@ -41,6 +41,34 @@ export function processesUsing(directory: string): { pid: number; title: string 
   return found;
 }
 
+/** The process that runs a test file, started by this one, and everything that it started; children first. */
+export function processesRunning(file: string): { pid: number }[] {
+  const parents = new Map<number, number>();
+  for (const name of existsSync('/proc/self') ? readdirSync('/proc') : []) {
+    // The parent is the second field after the name, which stands in brackets and may hold anything.
+    const parent = read(`/proc/${name}/stat`).split(') ').at(-1)?.split(' ')[1];
+    if (parent) parents.set(Number(name), Number(parent));
+  }
+  const root = [...parents].find(
+    ([pid, parent]) => parent === process.pid && read(`/proc/${pid}/cmdline`).split('\0').includes(file),
+  );
+  if (!root) return [];
+  const found = [root[0]];
+  for (const pid of found) found.push(...[...parents].filter(([, parent]) => parent === pid).map(([child]) => child));
+  return found.reverse().map((pid) => ({ pid }));
+}
+
+/** Ends processes at once; one that has ended meanwhile is fine. */
+export function endProcesses(processes: readonly { readonly pid: number }[]): void {
+  for (const { pid } of processes) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
+  }
+}
+
 /** Mount points below the directory, deepest first. */
 export function mountsBelow(directory: string): string[] {
   return read('/proc/self/mountinfo')

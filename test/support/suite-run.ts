@@ -1,6 +1,7 @@
 import { relative } from 'node:path';
 import { run } from 'node:test';
 import { inspect } from 'node:util';
+import { endProcesses, processesRunning } from './leftovers.ts';
 
 /** What node's test runner counts; `passed` and the like are tests, not files. */
 export interface SuiteCounts {
@@ -31,7 +32,8 @@ interface SuiteOptions {
 }
 
 /** Longest life of one file; far above the slowest, so that only a test that hangs meets it. */
-const FILE_TIMEOUT_MS = 8 * 60_000;
+const FILE_LIMIT_MS = 5 * 60_000;
+const WATCH_EVERY_MS = 5_000;
 const OUTPUT_KEPT_CHARACTERS = 20_000;
 const NO_COUNTS: SuiteCounts = { tests: 0, suites: 0, passed: 0, failed: 0, cancelled: 0, skipped: 0, todo: 0 };
 
@@ -39,16 +41,27 @@ const NO_COUNTS: SuiteCounts = { tests: 0, suites: 0, passed: 0, failed: 0, canc
 interface FileNotes {
   readonly failures: string[];
   output: string;
+  started_ms?: number;
   /** undefined until the summary, and until the end of its process, which come in either order. */
   tests?: number;
   duration_ms?: number;
 }
 
+/** Stack lines inside Node tell nothing about a test. */
+const withoutNodeStack = (text: string): string =>
+  text
+    .split('\n')
+    .filter((line) => !/^\s+at .*\bnode:/.test(line))
+    .join('\n');
+
 function describeFailure(name: string, error: unknown): string {
   const { exitCode, signal } = error as { exitCode?: number | null; signal?: string | null };
   if (exitCode || signal) return `  not ok: ${name}: its process ended with ${signal ?? `exit code ${exitCode}`}\n`;
   const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-  return `  not ok: ${name}\n${inspect(cause, { colors: false, depth: 4 }).replace(/^/gm, '    ')}\n`;
+  // An assertion's message shows the difference already; its properties would show it again.
+  const isAssertion = (cause as NodeJS.ErrnoException).code === 'ERR_ASSERTION';
+  const text = isAssertion && cause instanceof Error ? (cause.stack ?? cause.message) : inspect(cause, { depth: 4 });
+  return `  not ok: ${name}\n${withoutNodeStack(text).replace(/^/gm, '    ')}\n`;
 }
 
 /** The line of one file; with everything it said when it failed. */
@@ -82,6 +95,8 @@ export async function runSuites({ files, concurrency, root, print }: SuiteOption
       return;
     } else if (type === 'test:stdout' || type === 'test:stderr') {
       file.output = (file.output + String(data.message)).slice(-OUTPUT_KEPT_CHARACTERS);
+    } else if (type === 'test:dequeue' && data.name === path) {
+      file.started_ms = performance.now();
     } else if (type === 'test:complete' && data.name === path) {
       file.duration_ms = details.duration_ms ?? 0;
       if (file.tests !== undefined) print(fileReport(name, file));
@@ -94,9 +109,19 @@ export async function runSuites({ files, concurrency, root, print }: SuiteOption
     }
   };
 
-  if (files.length > 0) {
-    for await (const event of run({ files: [...files], concurrency, timeout: FILE_TIMEOUT_MS }))
-      hear(event as RunEvent);
+  // The runner's own limit holds for each test alone; a file that does not end afterwards would be waited for without end.
+  const watchdog = setInterval(() => {
+    for (const [path, { started_ms, duration_ms }] of notes) {
+      if (started_ms === undefined || duration_ms !== undefined) continue;
+      if (performance.now() - started_ms < FILE_LIMIT_MS) continue;
+      print(`${relative(root, path)} has run for ${FILE_LIMIT_MS / 60_000} minutes and is ended\n`);
+      endProcesses(processesRunning(path));
+    }
+  }, WATCH_EVERY_MS);
+  try {
+    if (files.length > 0) for await (const event of run({ files: [...files], concurrency })) hear(event as RunEvent);
+  } finally {
+    clearInterval(watchdog);
   }
   const durations = [...notes].map(([path, { duration_ms = 0 }]) => ({ path: relative(root, path), duration_ms }));
   return { ...result, files: durations, skips };

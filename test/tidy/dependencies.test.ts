@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { assertNone } from './assert-none.ts';
 import { dependencyProblems, type Manifest } from './dependencies.ts';
 import { ROOT } from './source-tree.ts';
 
@@ -11,7 +12,7 @@ const DECISION = '| `a`, `b` | sums | the smallest | MIT |\n';
 describe('dependencies', () => {
   test('are pinned and explained', () => {
     const manifest = JSON.parse(read('package.json')) as Manifest;
-    assert.deepEqual(dependencyProblems(manifest, read('docs/decisions/2026-11-20-dependencies.md')), []);
+    assertNone(dependencyProblems(manifest, read('docs/decisions/2026-11-20-dependencies.md')));
   });
 
   test('with a row each are fine, several to a row too', () => {
