@@ -59,10 +59,10 @@ function functionName(node: Node, parent: Node | undefined): string {
   return typeof named?.name === 'string' ? named.name : 'function';
 }
 
-/** `describe(...)` holds tests as a file does; its length is the file's. */
+/** `describe(...)`, and what is named after it, holds tests as a file does; its length is the file's. */
 function isDescribeCallback(parent: Node | undefined): boolean {
   const callee = parent?.type === 'CallExpression' && isNode(parent.callee) ? parent.callee : undefined;
-  return callee?.name === 'describe' || callee?.name === 'suite';
+  return /^(describe|suite)([A-Z]|$)/.test(String(callee?.name));
 }
 
 function resolvePath(from: string, specifier: string): string | undefined {

@@ -46,5 +46,6 @@ describe('files and functions stay short', () => {
 
   test('a group of tests may be as long as its file', () => {
     assert.deepEqual(functionProblems(`describe('x', () => {\n${statements(200)}});`), []);
+    assert.deepEqual(functionProblems(`describeEach('x', () => {\n${statements(200)}});`), []);
   });
 });
