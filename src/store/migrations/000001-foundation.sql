@@ -264,19 +264,19 @@ create table storage_pools (
 );
 
 -- Whoever caches or waits hears of every change, whoever made it: `<noun> <id>` on one channel.
+-- The trigger's arguments: the noun, and the column that holds its id.
 create function announce() returns trigger language plpgsql as $$
 declare
-  row_now record := case when tg_op = 'DELETE' then old else new end;
+  row_now jsonb := case when tg_op = 'DELETE' then to_jsonb(old) else to_jsonb(new) end;
 begin
-  perform pg_notify('coppice', case tg_table_name
-    when 'endpoints' then 'endpoint ' || row_now.id
-    when 'branches' then 'branch ' || row_now.id
-    when 'roles' then 'branch ' || row_now.branch_id
-    when 'operations' then 'operation ' || row_now.id
-  end);
+  perform pg_notify('coppice', tg_argv[0] || ' ' || (row_now ->> tg_argv[1]));
   return null;
 end $$;
-create trigger announce after insert or update or delete on endpoints for each row execute function announce();
-create trigger announce after update or delete on branches for each row execute function announce();
-create trigger announce after insert or update or delete on roles for each row execute function announce();
-create trigger announce after update of status on operations for each row execute function announce();
+create trigger announce after insert or update or delete on endpoints
+  for each row execute function announce('endpoint', 'id');
+create trigger announce after update or delete on branches
+  for each row execute function announce('branch', 'id');
+create trigger announce after insert or update or delete on roles
+  for each row execute function announce('branch', 'branch_id');
+create trigger announce after update of status on operations
+  for each row execute function announce('operation', 'id');
