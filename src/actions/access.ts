@@ -1,5 +1,5 @@
 import { CoppiceError } from '../domain/errors.ts';
-import type { BranchId, EndpointId } from '../domain/ids.ts';
+import type { BranchId, EndpointId, OrganizationId } from '../domain/ids.ts';
 import { type BranchView, findBranch } from '../store/branches.ts';
 import type { Store } from '../store/connection.ts';
 import { type EndpointView, findEndpoint } from '../store/endpoints.ts';
@@ -7,7 +7,7 @@ import { findOperation } from '../store/operations.ts';
 import { findOrganization } from '../store/organizations.ts';
 import { findProject } from '../store/projects.ts';
 import type { OperationRow, OrganizationRow, ProjectRow } from '../store/schema.ts';
-import { type Caller, type MembershipRole, roleIn } from './caller.ts';
+import { type Caller, type MembershipRole, organizationsOf, roleIn } from './caller.ts';
 import type { ActionContext } from './context.ts';
 
 declare const accessible: unique symbol;
@@ -50,6 +50,20 @@ export async function accessOrganization(
   if (!organization) throw new CoppiceError('not_found', { noun: 'organization' });
   requireRole(held, role);
   return organization;
+}
+
+/**
+ * The organisation that a call is about when its path names none: the one given, or the only one the caller has to do
+ * with. One that is none of the caller's is `not_found`; `organization_required` when there are several.
+ */
+export function chooseOrganization(caller: Caller, given: OrganizationId | undefined): OrganizationId {
+  if (given !== undefined) {
+    if (!roleIn(caller, given)) throw new CoppiceError('not_found', { noun: 'organization' });
+    return given;
+  }
+  const organizations = organizationsOf(caller);
+  if (organizations.length !== 1) throw new CoppiceError('organization_required', { count: organizations.length });
+  return organizations[0]!;
 }
 
 /** The project's operation, or `not_found`. */

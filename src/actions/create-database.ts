@@ -10,10 +10,10 @@ import type { AccessibleProject } from './access.ts';
 import { changeBranchConfig } from './change-branch-config.ts';
 import type { ActionContext } from './context.ts';
 
-/** Throws when a database cannot be called that. */
-export function checkDatabaseName(name: string): void {
+/** Throws when a database cannot be called that; `field` is where the name was given. */
+export function checkDatabaseName(name: string, field = 'database.name'): void {
   const problem = identifierProblem(name);
-  if (problem) throw new CoppiceError('invalid_request', { field: 'database.name', problem });
+  if (problem) throw new CoppiceError('invalid_request', { field, problem });
   if (isReservedDatabase(name)) throw new CoppiceError('name_reserved', { noun: 'database', name });
 }
 

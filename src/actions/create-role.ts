@@ -9,6 +9,13 @@ import { changeBranchConfig } from './change-branch-config.ts';
 import type { ActionContext } from './context.ts';
 import { newRoleSecret } from './role-secret.ts';
 
+/** Throws when a role cannot be called that; `field` is where the name was given. */
+export function checkRoleName(name: string, field: string): void {
+  const problem = identifierProblem(name);
+  if (problem) throw new CoppiceError('invalid_request', { field, problem });
+  if (isReservedRole(name)) throw new CoppiceError('name_reserved', { noun: 'role', name });
+}
+
 /** Makes a role that may do what a branch's owner may; one without login has no password. */
 export async function createRole(
   context: ActionContext,
@@ -16,9 +23,7 @@ export async function createRole(
   branch_id: BranchId,
   { name, no_login = false }: { readonly name: string; readonly no_login?: boolean },
 ): Promise<{ role: RoleRow; password?: string; operations: OperationRow[] }> {
-  const problem = identifierProblem(name);
-  if (problem) throw new CoppiceError('invalid_request', { field: 'role.name', problem });
-  if (isReservedRole(name)) throw new CoppiceError('name_reserved', { noun: 'role', name });
+  checkRoleName(name, 'role.name');
   const secret = no_login ? undefined : await newRoleSecret(context.vault, { branch_id, name }, project);
   const { row, operations } = await changeBranchConfig(context, project, branch_id, async (trx, branch) => {
     if ((await countRoles(trx, branch.id)) >= LIMITS.roles_per_branch) {

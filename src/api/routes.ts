@@ -6,8 +6,10 @@ import { databaseRoutes } from './routes/databases.ts';
 import { endpointRoutes } from './routes/endpoints.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { organizationRoutes } from './routes/organizations.ts';
+import { projectRoutes } from './routes/projects.ts';
 import { regionRoutes } from './routes/regions.ts';
 import { roleRoutes } from './routes/roles.ts';
+import { unavailableRoutes } from './routes/unavailable.ts';
 import { userRoutes } from './routes/users.ts';
 
 /** Everything that is served under /api/v2, noun by noun. */
@@ -16,10 +18,12 @@ export const ROUTES: readonly Route[] = [
   ...userRoutes,
   ...organizationRoutes,
   ...regionRoutes,
+  ...projectRoutes,
   ...branchRoutes,
   ...endpointRoutes,
   ...roleRoutes,
   ...databaseRoutes,
   ...connectionUriRoutes,
   ...operationRoutes,
+  ...unavailableRoutes,
 ];

@@ -205,6 +205,7 @@ export const ERRORS = {
     retry: 'after_change',
   },
   not_available: { status: 501, code: '', message: '{feature} is not available on this server', retry: 'never' },
+  not_enabled: { status: 404, code: '', message: '{feature} is not enabled', retry: 'never' },
   passwords_not_stored: {
     status: 412,
     code: '',

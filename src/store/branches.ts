@@ -1,5 +1,5 @@
 import { type Insertable, sql, type Updateable } from 'kysely';
-import type { BranchId } from '../domain/ids.ts';
+import type { BranchId, ProjectId } from '../domain/ids.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { BranchesTable, BranchRow } from './schema.ts';
@@ -116,6 +116,18 @@ export async function findBranchIdByName(
     .where('deleted_at', 'is', null)
     .executeTakeFirst();
   return row?.id;
+}
+
+/** The project's protected branches, oldest first. */
+export function listProtectedBranches(store: Store, project_id: ProjectId): Promise<Pick<BranchRow, 'id' | 'name'>[]> {
+  return store
+    .selectFrom('branches')
+    .select(['id', 'name'])
+    .where('project_id', '=', project_id)
+    .where('protected', '=', true)
+    .where('deleted_at', 'is', null)
+    .orderBy('created_at')
+    .execute();
 }
 
 /** The living children of a branch, oldest first. */

@@ -1,7 +1,9 @@
+import { type Insertable, sql, type Updateable } from 'kysely';
 import { CoppiceError } from '../domain/errors.ts';
+import type { OrganizationId, ProjectId } from '../domain/ids.ts';
 import { coalesced } from './coalesced.ts';
-import type { StoreTransaction } from './connection.ts';
-import type { ProjectRow } from './schema.ts';
+import type { Store, StoreTransaction } from './connection.ts';
+import type { ProjectRow, ProjectsTable } from './schema.ts';
 
 /** A project that is not deleted. */
 export const findProject = coalesced<string, ProjectRow>(async (store, ids) => {
@@ -28,4 +30,93 @@ export async function lockLiveProject(trx: StoreTransaction, id: string): Promis
     .executeTakeFirst();
   if (!row) throw new CoppiceError('not_found', { noun: 'project' });
   return row;
+}
+
+export interface ProjectListOptions {
+  /** Part of a name or an id. */
+  readonly search?: string;
+  /** The last project of the page before. */
+  readonly cursor?: ProjectId;
+  readonly limit: number;
+}
+
+/** The organisation's projects, newest first. */
+export function listProjects(
+  store: Store,
+  organization_id: OrganizationId,
+  { search = '', cursor, limit }: ProjectListOptions,
+): Promise<ProjectRow[]> {
+  const pattern = `%${search.replace(/[\\%_]/g, '\\$&')}%`;
+  return store
+    .selectFrom('projects')
+    .selectAll()
+    .where('organization_id', '=', organization_id)
+    .where('deleted_at', 'is', null)
+    .$if(search !== '', (query) =>
+      query.where((eb) => eb.or([eb('name', 'ilike', pattern), eb('id', 'ilike', pattern)])),
+    )
+    .$if(cursor !== undefined, (query) =>
+      // Rows of deleted projects stay, so that a cursor stays good.
+      query.where(sql<boolean>`(created_at, id) < (select created_at, id from projects where id = ${cursor})`),
+    )
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute();
+}
+
+/** Any constant: projects that are made at the same time get different uids. */
+const UID_LOCK = 7_432_003;
+
+/** Writes a project with the smallest uid from `uid_base` on that no project uses whose data is still there. */
+export async function insertProject(
+  trx: StoreTransaction,
+  project: Omit<Insertable<ProjectsTable>, 'uid'>,
+  uid_base: number,
+): Promise<ProjectRow> {
+  await sql`select pg_advisory_xact_lock(${UID_LOCK})`.execute(trx);
+  const { rows } = await sql<{ uid: number }>`
+    select min(uid) as uid from (
+      select ${uid_base}::integer as uid
+      union all
+      select uid + 1 from projects where purged_at is null and uid >= ${uid_base}
+    ) candidates
+    where not exists (select from projects where projects.uid = candidates.uid and purged_at is null)`.execute(trx);
+  return trx
+    .insertInto('projects')
+    .values({ ...project, uid: rows[0]!.uid })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+/** Changes a project's intent. */
+export function updateProjectRow(
+  trx: StoreTransaction,
+  id: ProjectId,
+  changes: Pick<
+    Updateable<ProjectsTable>,
+    'name' | 'history_retention_seconds' | 'default_endpoint_settings' | 'settings'
+  >,
+): Promise<ProjectRow> {
+  return trx
+    .updateTable('projects')
+    .set({ ...changes, updated_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+/** Says that a project is to go, with its branches and endpoints: nothing of it answers from the commit on. */
+export async function markProjectDeleted(trx: StoreTransaction, id: ProjectId): Promise<ProjectRow> {
+  for (const table of ['endpoints', 'branches'] as const) {
+    await sql`update ${sql.table(table)} set deleted_at = now(), updated_at = now()
+      where project_id = ${id} and deleted_at is null`.execute(trx);
+  }
+  await sql`update timelines set deleted_at = now() where project_id = ${id} and deleted_at is null`.execute(trx);
+  return trx
+    .updateTable('projects')
+    .set({ deleted_at: sql<Date>`now()`, updated_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .returningAll()
+    .executeTakeFirstOrThrow();
 }

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import pino from 'pino';
@@ -32,7 +33,7 @@ export interface TestApi {
   readonly key: string;
   /** Lines that the server logged. */
   readonly log: string[];
-  /** Calls the API, in process; `path` is below /api/v2. Every answer is held against the public OpenAPI file. */
+  /** Calls the API, in process; `path` is below /api/v2. Every answer is held against the public OpenAPI file; a 500 fails. */
   call(method: NonNullable<InjectOptions['method']>, path: string, options?: CallOptions): Promise<CallAnswer>;
   close(): Promise<void>;
 }
@@ -82,7 +83,15 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
       store,
       key,
       log,
-      call: (method, path, call = {}) => callApi(app, key, method, path, call),
+      call: async (method, path, call = {}) => {
+        const answer = await callApi(app, key, method, path, call);
+        assert.notEqual(
+          answer.status,
+          500,
+          log.findLast((line) => line.includes('"err"')),
+        );
+        return answer;
+      },
       close: () => app.close().finally(() => server.stop()),
     };
   } catch (error) {

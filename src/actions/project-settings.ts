@@ -1,0 +1,82 @@
+import { CoppiceError } from '../domain/errors.ts';
+import { LIMITS } from '../domain/limits.ts';
+import type { EndpointDefaults, ProjectSettings } from '../store/schema.ts';
+import { changedComputeIntent } from './compute-intent.ts';
+import type { InstallationFacts } from './context.ts';
+
+/** The template for endpoints made later; fields as in the API. */
+export interface EndpointDefaultsRequest extends EndpointDefaults {
+  readonly pgbouncer_settings?: Readonly<Record<string, string>>;
+}
+
+/** `project.settings`; fields as in the API. */
+export interface ProjectSettingsRequest {
+  readonly quota?: Readonly<Record<string, number>>;
+  readonly allowed_ips?: { readonly ips?: readonly string[]; readonly protected_branches_only?: boolean };
+  readonly enable_logical_replication?: boolean;
+  readonly maintenance_window?: Readonly<Record<string, unknown>>;
+  readonly block_public_connections?: boolean;
+  readonly block_vpc_connections?: boolean;
+  readonly audit_log_level?: string;
+  readonly hipaa?: boolean;
+  readonly preload_libraries?: { readonly use_defaults?: boolean; readonly enabled_libraries?: readonly string[] };
+}
+
+/** The defaults after a change. Throws when a size, a time or a Postgres setting is not allowed. */
+export function changedEndpointDefaults(
+  request: EndpointDefaultsRequest,
+  before: Required<EndpointDefaults>,
+  installation: InstallationFacts,
+): Required<EndpointDefaults> {
+  const { pg_settings, pgbouncer_settings, ...compute } = request;
+  const touched = pg_settings !== undefined || pgbouncer_settings !== undefined;
+  const after = changedComputeIntent(
+    { ...compute, settings: touched ? { pg_settings, pgbouncer_settings } : undefined },
+    {
+      min_cu: before.autoscaling_limit_min_cu,
+      max_cu: before.autoscaling_limit_max_cu,
+      suspend_timeout_seconds: before.suspend_timeout_seconds,
+      pg_settings: before.pg_settings,
+    },
+    installation,
+  );
+  return {
+    pg_settings: after.pg_settings,
+    autoscaling_limit_min_cu: after.min_cu,
+    autoscaling_limit_max_cu: after.max_cu,
+    suspend_timeout_seconds: after.suspend_timeout_seconds,
+  };
+}
+
+/**
+ * The settings after a change: each key that is sent replaces what was there. What this version does not enforce is
+ * refused with 501, since a list of allowed addresses that lets everybody in is worse than none.
+ */
+export function changedProjectSettings(request: ProjectSettingsRequest, before: ProjectSettings): ProjectSettings {
+  const unenforced = unenforcedSetting(request);
+  if (unenforced) throw new CoppiceError('not_available', { feature: `a project with ${unenforced}` });
+  if (before.enable_logical_replication === true && request.enable_logical_replication === false) {
+    throw new CoppiceError('logical_replication_stays');
+  }
+  const sent = Object.entries(request).filter(([, value]) => value !== undefined);
+  return { ...before, ...Object.fromEntries(sent) };
+}
+
+function unenforcedSetting(settings: ProjectSettingsRequest): string | undefined {
+  if (Object.values(settings.quota ?? {}).some((limit) => limit > 0)) return 'a quota (settings.quota)';
+  if (settings.allowed_ips?.ips?.length) return 'a list of allowed addresses (settings.allowed_ips)';
+  if (settings.block_public_connections) return 'blocked connections (settings.block_public_connections)';
+  if (settings.block_vpc_connections) return 'blocked connections (settings.block_vpc_connections)';
+  if (settings.hipaa) return 'HIPAA rules (settings.hipaa)';
+  if (settings.audit_log_level) return 'an audit log of its databases (settings.audit_log_level)';
+  if (settings.preload_libraries?.enabled_libraries?.length) {
+    return 'a choice of preloaded libraries (settings.preload_libraries)';
+  }
+  return undefined;
+}
+
+/** Throws when a restore window is longer than this server keeps. */
+export function checkHistoryRetention(requested: number): void {
+  const max = LIMITS.history_retention_seconds_max;
+  if (requested > max) throw new CoppiceError('retention_too_long', { requested, max });
+}
