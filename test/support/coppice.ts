@@ -5,6 +5,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import pg from 'pg';
 import { until } from './until.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -31,6 +32,8 @@ export interface TestCoppice {
   call(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Calls, and fails unless the answer is 2xx. */
   must(method: string, path: string, body?: unknown): Promise<Answer['body']>;
+  /** Runs a statement in Coppice's own database. */
+  ownDatabase(sql: string): Promise<pg.QueryResult>;
   /** Waits until every operation of a project has ended; fails when one has failed. */
   settled(projectId: string): Promise<void>;
   /** Kills the process at once; its servers go on. */
@@ -84,6 +87,7 @@ export async function startCoppice(options: CoppiceOptions = {}): Promise<TestCo
     output,
     call,
     must,
+    ownDatabase: (sql) => queryOwnDatabase(data_directory, sql),
     settled: (projectId) =>
       until(
         async () => {
@@ -143,4 +147,14 @@ async function callApi(port: number, method: string, path: string, body?: unknow
 /** Removes what `makeDataDirectory` made. */
 export async function removeDataDirectory(data_directory: string): Promise<void> {
   await rm(join(data_directory, '..'), { recursive: true, force: true, maxRetries: 3 });
+}
+
+async function queryOwnDatabase(data_directory: string, sql: string): Promise<pg.QueryResult> {
+  const client = new pg.Client({ host: join(data_directory, 'run/store'), user: 'cloud_admin', database: 'coppice' });
+  await client.connect();
+  try {
+    return await client.query(sql);
+  } finally {
+    await client.end();
+  }
 }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { type ActivityCounters, checkpoint, readActivity } from '../../postgres/activity.ts';
 import type { OpenSession } from '../../postgres/session.ts';
 import {
@@ -60,7 +61,9 @@ async function prepareStop(
     if (facts.deleted_at === null) await learnFromServer(ctx, facts.branch_id, open);
     if (!only_if_idle) return false;
     const activity = await readActivity(session, counters);
-    return activity.busy || (counters !== undefined && JSON.stringify(activity.counters) !== JSON.stringify(counters));
+    // Without counters it was woken by ourselves, so that any use at all is somebody else's.
+    const used = counters ? !isDeepStrictEqual(activity.counters, counters) : activity.last_active_at !== undefined;
+    return activity.busy || used;
   } catch (error) {
     // A server that does not answer is stopped all the same.
     ctx.logger.warn({ endpoint_id: facts.id, err: error }, 'a stop could not be prepared');
