@@ -119,6 +119,8 @@ async function makeTemplate(connection: pg.ClientConfig): Promise<void> {
   const template = open({ ...connection, database: TEMPLATE });
   await migrate(template.pool);
   await template.close();
+  // A session that is still on its way out would keep the template from being copied.
+  await execute(connection, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${TEMPLATE}'`);
 }
 
 function open(connection: pg.ClientConfig): TestStore {
