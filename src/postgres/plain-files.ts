@@ -1,5 +1,5 @@
 import { constants } from 'node:fs';
-import { type FileHandle, open, stat } from 'node:fs/promises';
+import { copyFile, type FileHandle, lchown, open, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 /**
@@ -9,6 +9,9 @@ import { dirname, join } from 'node:path';
  */
 const DESCRIPTORS = process.platform === 'linux' ? '/proc/self/fd' : undefined;
 
+const descriptorPath = ({ fd }: FileHandle, path: string): string =>
+  DESCRIPTORS ? join(DESCRIPTORS, String(fd)) : path;
+
 /**
  * Holds a directory open while `use` works in it by the path given, which is that very directory whatever is renamed
  * meanwhile. Refuses a symbolic link in the last component (ELOOP or ENOTDIR).
@@ -16,7 +19,7 @@ const DESCRIPTORS = process.platform === 'linux' ? '/proc/self/fd' : undefined;
 export async function inDirectory<T>(path: string, use: (path: string) => Promise<T>): Promise<T> {
   const handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
-    return await use(DESCRIPTORS ? join(DESCRIPTORS, String(handle.fd)) : path);
+    return await use(descriptorPath(handle, path));
   } finally {
     await handle.close();
   }
@@ -26,16 +29,7 @@ export async function inDirectory<T>(path: string, use: (path: string) => Promis
 export async function readPlainFile(path: string, limit_bytes: number): Promise<Buffer> {
   const handle = await openPlain(path);
   try {
-    const { size } = await handle.stat();
-    if (size > limit_bytes) throw new Error(`${path} has ${size} bytes, more than the ${limit_bytes} it may have`);
-    const bytes = Buffer.alloc(size);
-    let filled = 0;
-    while (filled < size) {
-      const { bytesRead } = await handle.read(bytes, filled, size - filled, filled);
-      if (bytesRead === 0) break;
-      filled += bytesRead;
-    }
-    return bytes.subarray(0, filled);
+    return await readBytes(handle, path, limit_bytes);
   } finally {
     await handle.close();
   }
@@ -47,13 +41,32 @@ export async function writeNewFile(path: string, bytes: Buffer | string): Promis
   const handle = await open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
   try {
     await handle.writeFile(bytes);
-    if (process.getuid?.() === 0) {
-      const { uid, gid } = await stat(dirname(path));
-      await handle.chown(uid, gid);
-    }
+    await giveToOwner(path);
   } finally {
     await handle.close();
   }
+}
+
+/** Copies a plain file of at most `limit_bytes` to a new one, sharing blocks where the file system can. */
+export async function copyPlainFile(from: string, to: string, limit_bytes: number): Promise<void> {
+  const handle = await openPlain(from);
+  try {
+    await copyFile(descriptorPath(handle, from), to, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE_FORCE);
+    await giveToOwner(to);
+  } catch {
+    // Not by letting `copyFile` copy the bytes, which never returns when the file shrinks meanwhile.
+    await rm(to, { force: true });
+    await writeNewFile(to, await readBytes(handle, from, limit_bytes));
+  } finally {
+    await handle.close();
+  }
+}
+
+/** A new file belongs to whom its directory belongs to. */
+async function giveToOwner(path: string): Promise<void> {
+  if (process.getuid?.() !== 0) return;
+  const { uid, gid } = await stat(dirname(path));
+  await lchown(path, uid, gid);
 }
 
 async function openPlain(path: string): Promise<FileHandle> {
@@ -61,4 +74,16 @@ async function openPlain(path: string): Promise<FileHandle> {
   if ((await handle.stat()).isFile()) return handle;
   await handle.close();
   throw new Error(`${path} is not a plain file`);
+}
+
+async function readBytes(handle: FileHandle, path: string, limit_bytes: number): Promise<Buffer> {
+  const { size } = await handle.stat();
+  if (size > limit_bytes) throw new Error(`${path} has ${size} bytes, more than the ${limit_bytes} it may have`);
+  const bytes = Buffer.alloc(size);
+  for (let filled = 0; filled < size; ) {
+    const { bytesRead } = await handle.read(bytes, filled, size - filled, filled);
+    if (bytesRead === 0) throw new Error(`${path} became shorter while it was read`);
+    filled += bytesRead;
+  }
+  return bytes;
 }
