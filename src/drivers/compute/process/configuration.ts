@@ -1,0 +1,60 @@
+import {
+  chmodSync,
+  chownSync,
+  closeSync,
+  fchmodSync,
+  fchownSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import type { ComputeSpec } from '../contract.ts';
+import type { ComputeLayout } from './layout.ts';
+
+type Owner = ComputeSpec['owner'];
+
+/** A file changes at once or not at all. Nothing is forced to disk: what is written here is written again at each start. */
+export function writeWhole(path: string, text: string, { mode, gid }: { mode: number; gid?: number }): void {
+  const unfinished = join(dirname(path), `.${basename(path)}.${process.pid}`);
+  const file = openSync(unfinished, 'w', 0o600);
+  try {
+    writeFileSync(file, text);
+    if (gid !== undefined) fchownSync(file, 0, gid);
+    fchmodSync(file, mode);
+  } finally {
+    closeSync(file);
+  }
+  renameSync(unfinished, path);
+}
+
+function hasText(path: string, text: string): boolean {
+  try {
+    return readFileSync(path, 'utf8') === text;
+  } catch {
+    return false;
+  }
+}
+
+/** Its configuration, which the server reads and cannot write. */
+export function writeConfiguration({ directory }: ComputeLayout, files: ComputeSpec['files'], owner: Owner): void {
+  for (const name of ['postgresql.conf', 'pg_hba.conf', 'pg_ident.conf'] as const) {
+    const path = join(directory, name);
+    if (!hasText(path, files[name])) writeWhole(path, files[name], { mode: owner ? 0o640 : 0o600, gid: owner?.gid });
+  }
+}
+
+/** Makes the compute's directories: ours, which its group reads, and its own for the socket. */
+export function makeDirectories({ directory, socket_directory }: ComputeLayout, owner: Owner): void {
+  for (const parent of [dirname(directory), dirname(socket_directory)]) {
+    // Others may pass, so that each reaches its own; nobody may look around.
+    if (mkdirSync(parent, { recursive: true, mode: 0o711 })) chmodSync(parent, 0o711);
+  }
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  if (owner) chownSync(directory, 0, owner.gid);
+  chmodSync(directory, owner ? 0o750 : 0o700);
+  mkdirSync(socket_directory, { recursive: true, mode: 0o700 });
+  if (owner) chownSync(socket_directory, owner.uid, owner.gid);
+}
