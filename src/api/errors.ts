@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import type { Socket } from 'node:net';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { CoppiceError } from '../domain/errors.ts';
 import { LIMITS } from '../domain/limits.ts';
@@ -35,4 +37,23 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
     .code(shown.status)
     .type('application/json; charset=utf-8')
     .send(JSON.stringify({ request_id: request.id, code: shown.code, message: shown.message }));
+}
+
+/** What the HTTP parser could not make a request of, by its code. */
+const UNREADABLE: Readonly<Record<string, readonly [status: number, reason: string, message: string]>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: [408, 'Request Timeout', 'the request did not arrive in time'],
+  HPE_HEADER_OVERFLOW: [431, 'Request Header Fields Too Large', 'the request headers are too large'],
+};
+
+/** Answers bytes that are no HTTP request in the shape of every other error, and closes. */
+export function answerUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const [status, reason, message] = UNREADABLE[error.code ?? ''] ?? [400, 'Bad Request', 'the request is not HTTP'];
+  const body = JSON.stringify({ request_id: randomUUID(), code: '', message });
+  socket.end(
+    `HTTP/1.1 ${status} ${reason}\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  );
 }

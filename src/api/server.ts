@@ -29,7 +29,7 @@ import { CoppiceError } from '../domain/errors.ts';
 import { LIMITS } from '../domain/limits.ts';
 import { authenticate } from './authenticate.ts';
 import { allowOrigins } from './cors.ts';
-import { sendError } from './errors.ts';
+import { answerUnreadable, sendError } from './errors.ts';
 import { PERMISSIONS, type Permission } from './permissions.ts';
 import type { Route, RouteInput, RouteSchema } from './route.ts';
 import { addHealthRoutes } from './routes/health.ts';
@@ -66,6 +66,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     requestIdHeader: false,
     genReqId: (request) => requestId(request.headers['x-request-id']),
     frameworkErrors: sendError,
+    clientErrorHandler: answerUnreadable,
   });
   app.setValidatorCompiler(validatorCompiler);
   app.setErrorHandler(sendError);
@@ -91,7 +92,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
 async function addApiRoutes(api: FastifyInstance, context: ActionContext): Promise<void> {
   await api.register(swagger, {
     openapi: {
-      openapi: '3.0.3',
+      openapi: '3.1.0',
       info: { title: 'Coppice API', version: 'v2', description: 'The management API of Coppice.' },
       components: { securitySchemes: { BearerAuth: { type: 'http', scheme: 'bearer' } } },
       security: [{ BearerAuth: [] }],
@@ -154,10 +155,11 @@ const PATTERNS = ROUTES.map(({ method, path }) => ({
 /** 405 where other methods are served, else 404. Needs no key: which routes exist is no secret. */
 function refuseUnknown(request: FastifyRequest, reply: FastifyReply): never {
   const path = request.url.split('?', 1)[0]!;
-  const allowed = PATTERNS.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
-  if (allowed.length === 0) throw new CoppiceError('route_not_found');
-  reply.header('allow', allowed.join(', '));
-  throw new CoppiceError('method_not_allowed', { method: request.method, allowed: allowed.join(', ') });
+  const served = PATTERNS.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
+  if (served.length === 0) throw new CoppiceError('route_not_found');
+  const allowed = served.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : method)).join(', ');
+  reply.header('allow', allowed);
+  throw new CoppiceError('method_not_allowed', { method: request.method, allowed });
 }
 
 /** The client's own id when it is a plain token, else a new one. */

@@ -1,0 +1,80 @@
+import type { Route } from '../../src/api/route.ts';
+
+/** What requests are made of: a project with what is in it. */
+export interface ExampleIds {
+  readonly project_id: string;
+  readonly branch_id: string;
+  readonly endpoint_id: string;
+  readonly org_id: string;
+}
+
+const UNKNOWN_UUID = '00000000-0000-4000-8000-000000000000';
+
+/** A value for every parameter that stands in a path. */
+export function examplePath(route: Route, ids: ExampleIds): string {
+  const values: Record<string, string> = {
+    ...ids,
+    operation_id: UNKNOWN_UUID,
+    key_id: '999',
+    role_name: 'neondb_owner',
+    database_name: 'neondb',
+  };
+  return route.path.replace(/:(\w+)/g, (_, name: string) => {
+    const value = values[name];
+    if (value === undefined) throw new Error(`there is no example of :${name} in ${route.path}`);
+    return value;
+  });
+}
+
+/** The query that a route cannot do without. */
+export const exampleQuery = (route: Route): string =>
+  route.path.endsWith('/connection_uri') ? '?database_name=neondb&role_name=neondb_owner' : '';
+
+/** A valid body of every route that takes one, with every kind of field that it has. */
+export function exampleBody(route: Route, { branch_id }: ExampleIds): Record<string, unknown> | undefined {
+  if (!route.schema.body) return undefined;
+  const compute = {
+    autoscaling_limit_min_cu: 0.25,
+    autoscaling_limit_max_cu: 1,
+    suspend_timeout_seconds: 300,
+    settings: { pg_settings: { work_mem: '8MB' } },
+  };
+  const defaults = { autoscaling_limit_min_cu: 0.25, autoscaling_limit_max_cu: 1, suspend_timeout_seconds: 300 };
+  const project = { name: 'a name', history_retention_seconds: 3600, default_endpoint_settings: defaults };
+  const bodies: Record<string, Record<string, unknown>> = {
+    'POST /api_keys': { key_name: 'a name' },
+    'POST /projects': {
+      project: {
+        ...project,
+        pg_version: 17,
+        store_passwords: true,
+        region_id: 'local',
+        branch: { name: 'a name', role_name: 'a_role', database_name: 'a_database', annotations: { team: 'a' } },
+        settings: { enable_logical_replication: false },
+      },
+    },
+    'PATCH /projects/:project_id': { project },
+    'POST /projects/:project_id/branches': {
+      branch: { parent_id: branch_id, name: 'a name', protected: false },
+      endpoints: [{ ...compute, type: 'read_write' }],
+      annotation_value: { team: 'a' },
+    },
+    'PATCH /projects/:project_id/branches/:branch_id': { branch: { name: 'another name', protected: false } },
+    'POST /projects/:project_id/endpoints': {
+      endpoint: { ...compute, branch_id, type: 'read_write', name: 'a name', disabled: false, pooler_enabled: false },
+    },
+    'PATCH /projects/:project_id/endpoints/:endpoint_id': {
+      endpoint: { ...compute, name: 'a name', disabled: false, pooler_mode: 'transaction' },
+    },
+    'POST /projects/:project_id/branches/:branch_id/roles': { role: { name: 'a_role', no_login: false } },
+    'POST /projects/:project_id/branches/:branch_id/databases': {
+      database: { name: 'a_database', owner_name: 'neondb_owner' },
+    },
+    'PATCH /projects/:project_id/branches/:branch_id/databases/:database_name': {
+      database: { name: 'another', owner_name: 'neondb_owner' },
+    },
+  };
+  const body = bodies[`${route.method} ${route.path}`];
+  if (!body) throw new Error(`there is no example body of ${route.method} ${route.path}`);
+  return body;
+}
