@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
-import { createReadyBranch, finishOperations, insertProject, type TestProject } from '../support/project.ts';
-import { type StoreServer, startStoreServer } from '../support/store.ts';
+import { createReadyBranch, createSleepingProject, finishOperations, type TestProject } from '../support/project.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -16,18 +15,13 @@ interface Shown {
 }
 
 describe('branches', () => {
-  let server: StoreServer;
   let api: TestApi;
   let project: TestProject;
   before(async () => {
-    server = await startStoreServer();
-    api = await startTestApi(server);
-    project = await insertProject(api);
+    api = await startTestApi();
+    project = await createSleepingProject(api);
   });
-  after(async () => {
-    await api?.close();
-    await server?.stop();
-  });
+  after(() => api?.close());
 
   const branches = () => `/projects/${project.id}/branches`;
   const create = (body?: unknown) => api.call('POST', branches(), { body });
@@ -137,7 +131,7 @@ describe('branches', () => {
       const early = await create({ branch: { parent_id: young.body.branch.id } });
       assert.equal(early.status, 422);
       assert.equal(early.body.message, 'branch not ready yet');
-      const other = await insertProject(api);
+      const other = await createSleepingProject(api);
       for (const parent_id of ['br-no-such-12345678', other.branch_id]) {
         const { status, body } = await create({ branch: { parent_id } });
         assert.deepEqual([status, body.message], [404, 'branch not found']);
@@ -238,7 +232,7 @@ describe('branches', () => {
   describe('listing them', () => {
     let listed: TestProject;
     before(async () => {
-      listed = await insertProject(api);
+      listed = await createSleepingProject(api);
       for (const name of ['alpha', 'Beta', 'gamma', '50%_off']) await createReadyBranch(api, listed, { name });
     });
     const list = (query: string) => api.call('GET', `/projects/${listed.id}/branches?${query}`);
@@ -318,7 +312,7 @@ describe('branches', () => {
     });
 
     it('makes another the default, and only that', async () => {
-      const own = await insertProject(api);
+      const own = await createSleepingProject(api);
       const { branch } = await createReadyBranch(api, own, { name: 'next' });
       const path = `/projects/${own.id}/branches`;
       for (let again = 0; again < 2; again++) {
@@ -336,7 +330,7 @@ describe('branches', () => {
     });
 
     it('keeps one default when two are asked for at once', async () => {
-      const own = await insertProject(api);
+      const own = await createSleepingProject(api);
       const made = [];
       for (const name of ['a', 'b', 'c']) made.push((await createReadyBranch(api, own, { name })).branch.id);
       const path = `/projects/${own.id}/branches`;
@@ -402,13 +396,13 @@ describe('branches', () => {
       const { branch } = await createReadyBranch(api, project, { name: 'kept', protected: true });
       const kept = await api.call('DELETE', `${branches()}/${branch.id}`);
       assert.deepEqual([kept.status, kept.body.message], [422, 'cannot delete protected branch']);
-      const own = await insertProject(api);
+      const own = await createSleepingProject(api);
       const main = await api.call('DELETE', `/projects/${own.id}/branches/${own.branch_id}`);
       assert.deepEqual([main.status, main.body.message], [422, 'cannot delete the default branch']);
     });
 
     it('does not touch a branch of another project', async () => {
-      const other = await insertProject(api);
+      const other = await createSleepingProject(api);
       const { branch } = await createReadyBranch(api, other, { name: 'theirs' });
       assert.equal((await api.call('DELETE', `${branches()}/${branch.id}`)).status, 204);
       assert.equal((await api.call('GET', `/projects/${other.id}/branches/${branch.id}`)).status, 200);
