@@ -36,7 +36,7 @@ export async function connectCompute(
   let failure: unknown;
   let awake = entry.state !== 'stopping';
   for (let attempt = 0; attempt < LIMITS.connect_attempts; attempt++) {
-    if (pauseMs(attempt) > 0) await pause(pauseMs(attempt), undefined, { signal });
+    if (pauseMs(attempt) > 0) await untilAborted(pause(pauseMs(attempt)), signal);
     if (!awake) await timed(times, 'wake_ms', () => wake(id, waker, signal));
     try {
       const session = await timed(times, 'connect_ms', async () => {
@@ -69,7 +69,7 @@ async function timed<T>(times: ConnectTimes, part: keyof ConnectTimes, work: () 
 }
 
 function wake(id: EndpointId, waker: Waker, signal: AbortSignal): Promise<void> {
-  return untilAborted(waker.wake(id, signal), signal, () => undefined);
+  return untilAborted(waker.wake(id, signal), signal);
 }
 
 function dial(id: EndpointId, waker: Waker, signal: AbortSignal): Promise<Duplex | undefined> {
@@ -77,7 +77,7 @@ function dial(id: EndpointId, waker: Waker, signal: AbortSignal): Promise<Duplex
 }
 
 /** The promise's outcome, or the reason of the signal if that comes first; then `discard` gets what still arrives. */
-function untilAborted<T>(promise: Promise<T>, signal: AbortSignal, discard: (late: T) => void): Promise<T> {
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal, discard?: (late: T) => void): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => {
       reject(signal.reason);

@@ -86,7 +86,7 @@ export function toRefusal(error: unknown): Refusal | ComputeRefusal | undefined 
   if (error instanceof Refusal || error instanceof ComputeRefusal) return error;
   if (error instanceof ClientGone) return undefined;
   if (error instanceof ProtocolError) return new Refusal('user', error.code, error.message);
-  if (error instanceof WakeError) return new Refusal('controlplane', error.code, error.message, { cause: error });
+  if (error instanceof WakeError) return new Refusal('controlplane', error.code, error.message, { cause: error.cause });
   return refusals.controlPlane(error);
 }
 

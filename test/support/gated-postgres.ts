@@ -1,5 +1,5 @@
-import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -14,7 +14,7 @@ const run = promisify(execFile);
 
 export const ENDPOINT = 'ep-test-oak-a1b2c3d4';
 export const ROLE = 'neondb_owner';
-export const PASSWORD = 'npg_of;a$test';
+export const PASSWORD = 'npg_of$a$test';
 
 /** What the directory tells the gateway; a test changes it as it likes. */
 export interface TestDirectory extends Directory {
@@ -54,17 +54,15 @@ export interface GatedPostgres extends AsyncDisposable {
   connect(options?: pg.ClientConfig): Promise<pg.Client>;
   /** Runs SQL with libpq's psql; gives standard output, or fails with standard error in the message. */
   psql(conninfo: string, sql: string, environment?: NodeJS.ProcessEnv): Promise<string>;
+  /** The same, left running. */
+  psqlProcess(conninfo: string, sql: string): ChildProcess;
 }
 
 export async function openGatedPostgres(
   options: Partial<GatewayOptions> & { major?: number } = {},
 ): Promise<GatedPostgres> {
   await using undo = new AsyncDisposableStack();
-  const nursery = undo.use(await openNursery());
-  const postmaster = await plantPostmaster(nursery, { major: options.major });
-  undo.defer(() => postmaster.stop('SIGQUIT'));
-  await postmaster.start();
-  await postmaster.query(`ALTER ROLE ${ROLE} PASSWORD '${PASSWORD}'`);
+  const postmaster = await openPostmaster(undo, options.major);
   const directory = createDirectory(postmaster);
   await directory.role(ENDPOINT, ROLE, { refresh: true });
   directory.refreshed.length = 0;
@@ -75,6 +73,7 @@ export async function openGatedPostgres(
   const logged: EndedConnection[] = [];
   const ended: EndedConnection[] = [];
   const log = (fields: object) => void logged.push(fields as EndedConnection);
+  const owned = new AsyncDisposableStack();
 
   const openGateway = async (other: Partial<GatewayOptions> = {}): Promise<Gateway> => {
     const gateway = await startGateway({
@@ -90,14 +89,35 @@ export async function openGatedPostgres(
       ...options,
       ...other,
     });
-    undo.defer(() => gateway.stop());
+    owned.defer(() => gateway.stop());
     return gateway;
   };
   const gateway = await openGateway();
   const port = gateway.addresses[0]!.port;
-  const psqlrc = join(files, 'psqlrc');
-  await writeFile(psqlrc, '');
+  const below = undo.move();
+  return {
+    ...{ postmaster, directory, waker, gateway, port, logged, ended, openGateway },
+    ...clients(port, files),
+    authority_file: join(files, 'ca.crt'),
+    authority_pem: await readFile(join(files, 'ca.crt'), 'utf8'),
+    [Symbol.asyncDispose]: async () => {
+      await owned.disposeAsync();
+      await below.disposeAsync();
+    },
+  };
+}
 
+/** A running server whose customer has a password. */
+async function openPostmaster(undo: AsyncDisposableStack, major: number | undefined): Promise<Postmaster> {
+  const nursery = undo.use(await openNursery());
+  const postmaster = await plantPostmaster(nursery, { major });
+  undo.defer(() => postmaster.stop('SIGQUIT'));
+  await postmaster.start();
+  await postmaster.query(`ALTER ROLE ${ROLE} PASSWORD '${PASSWORD}'`);
+  return postmaster;
+}
+
+function clients(port: number, home: string): Pick<GatedPostgres, 'client' | 'connect' | 'psql' | 'psqlProcess'> {
   const client = (config: pg.ClientConfig = {}): pg.Client => {
     const made = new pg.Client({
       host: '127.0.0.1',
@@ -111,18 +131,8 @@ export async function openGatedPostgres(
     made.on('error', () => undefined);
     return made;
   };
-  const owned = undo.move();
+  const env = { PATH: process.env.PATH, HOME: home, PGPASSWORD: PASSWORD, PGCONNECT_TIMEOUT: '20' };
   return {
-    postmaster,
-    directory,
-    waker,
-    gateway,
-    port,
-    authority_file: join(files, 'ca.crt'),
-    authority_pem: await readFile(join(files, 'ca.crt'), 'utf8'),
-    logged,
-    ended,
-    openGateway,
     client,
     connect: async (config) => {
       const made = client(config);
@@ -130,20 +140,14 @@ export async function openGatedPostgres(
       return made;
     },
     psql: async (conninfo, sql, environment = {}) => {
-      const env = {
-        PATH: process.env.PATH,
-        HOME: files,
-        PSQLRC: psqlrc,
-        PGPASSWORD: PASSWORD,
-        PGCONNECT_TIMEOUT: '20',
-        ...environment,
-      };
-      const { stdout } = await run('psql', ['-XAtq', '-v', 'ON_ERROR_STOP=1', '-c', sql, conninfo], { env });
+      const { stdout } = await run('psql', psqlWords(conninfo, sql), { env: { ...env, ...environment } });
       return stdout.trim();
     },
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+    psqlProcess: (conninfo, sql) => spawn('psql', psqlWords(conninfo, sql), { env, stdio: 'ignore' }),
   };
 }
+
+const psqlWords = (conninfo: string, sql: string): string[] => ['-XAtq', '-v', 'ON_ERROR_STOP=1', '-c', sql, conninfo];
 
 function createDirectory(postmaster: Postmaster): TestDirectory {
   const directory: TestDirectory = {
