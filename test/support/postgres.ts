@@ -11,6 +11,7 @@ import type { Distribution } from '../../src/postgres/distributions.ts';
 import type { Owner } from '../../src/postgres/initdb.ts';
 import { withPrivateServer } from '../../src/postgres/private-server.ts';
 import type { OpenSession, Session } from '../../src/postgres/session.ts';
+import { quietConf } from '../../src/postgres/settings.ts';
 import { fillTemplate, TEMPLATE_DATABASE, TEMPLATE_ROLE } from '../../src/postgres/template.ts';
 
 const run = promisify(execFile);
@@ -69,6 +70,13 @@ export function withServer<T>(
   use: (open: OpenSession) => Promise<T>,
 ): Promise<T> {
   return withPrivateServer({ distribution, data_directory: path, owner, settings }, use);
+}
+
+/** The settings of a child's quiet start, as `withServer` takes them. */
+export function quietSettings(major: number): Record<string, string> {
+  const text = quietConf({ major, range: { min_cu: 0.25, max_cu: 0.25 } });
+  const settings = Array.from(text.matchAll(/^(\S+) = '?(.*?)'?$/gm), ([, name, value]) => [name!, value!]);
+  return { ...Object.fromEntries(settings), fsync: 'off' };
 }
 
 /** Gives the template's owner a password, and a way for customers' connections to come in. */

@@ -5,7 +5,6 @@ import { after, before, describe, test } from 'node:test';
 import { readActivity } from '../../src/postgres/activity.ts';
 import { cleanChildFiles, needsQuietStart, quietChild } from '../../src/postgres/first-start.ts';
 import type { OpenSession } from '../../src/postgres/session.ts';
-import { quietConf } from '../../src/postgres/settings.ts';
 import { TEMPLATE_DATABASE } from '../../src/postgres/template.ts';
 import {
   admitCustomer,
@@ -14,6 +13,7 @@ import {
   MAJORS,
   type Nursery,
   openNursery,
+  quietSettings,
   until,
   withServer,
 } from '../support/postgres.ts';
@@ -50,13 +50,8 @@ async function prepare(child: Cluster): Promise<boolean> {
   return true;
 }
 
-async function quietly(child: Cluster, more: Readonly<Record<string, string>> = {}): Promise<void> {
-  const text = quietConf({ major: child.distribution.major, range: { min_cu: 0.25, max_cu: 0.25 } });
-  const settings = Object.fromEntries(
-    Array.from(text.matchAll(/^(\S+) = '?(.*?)'?$/gm), ([, name, value]) => [name!, value!]),
-  );
-  await withServer(child, { ...settings, fsync: 'off', ...more }, quietChild);
-}
+const quietly = (child: Cluster, more: Readonly<Record<string, string>> = {}): Promise<void> =>
+  withServer(child, { ...quietSettings(child.distribution.major), ...more }, quietChild);
 
 for (const major of MAJORS) {
   describe(`the first start of a child on ${major}`, () => {
