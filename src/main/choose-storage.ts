@@ -17,8 +17,6 @@ const DRIVERS = [
 
 export type StorageDriverName = (typeof DRIVERS)[number]['name'];
 
-export const STORAGE_DRIVER_NAMES: readonly StorageDriverName[] = DRIVERS.map(({ name }) => name);
-
 export interface ChosenStorage {
   readonly driver: StorageDriver;
   /** Better drivers that do not work here, and why. */

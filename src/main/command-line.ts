@@ -5,7 +5,10 @@ import { registerPool } from '../cli/pool.ts';
 import { registerStatus } from '../cli/status.ts';
 import { readGivenSettings, registerUp, SettingsError } from '../cli/up.ts';
 import { CoppiceError } from '../domain/errors.ts';
+import { CommandError } from '../drivers/storage/command.ts';
 import { createPool } from '../drivers/storage/create-pool.ts';
+import { unmountPool } from '../drivers/storage/pool.ts';
+import { PoolError } from '../drivers/storage/pool-error.ts';
 import { diagnose } from './diagnose.ts';
 import { withKeys } from './keys.ts';
 import { reportStatus } from './report-status.ts';
@@ -28,7 +31,13 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
   registerStatus(program, { settings, report: reportStatus, print });
   registerDoctor(program, { settings, diagnose, print });
   registerKeys(program, { settings, withKeys, print });
-  registerPool(program, { dataDirectory: () => settings().data_dir, createPool, report: reportStorage, print });
+  registerPool(program, {
+    dataDirectory: () => settings().data_dir,
+    createPool,
+    unmountPool,
+    report: reportStorage,
+    print,
+  });
   program
     .command('version')
     .description('show the version')
@@ -43,7 +52,7 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
 
 /** What was written for people is shown as it is; anything else with its stack, since it is a mistake of ours. */
 function sentenceFor(error: unknown): string {
-  if (error instanceof StartError || error instanceof CoppiceError || error instanceof SettingsError)
-    return error.message;
+  const sentences = [StartError, CoppiceError, SettingsError, PoolError, CommandError];
+  if (error instanceof Error && sentences.some((kind) => error instanceof kind)) return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

@@ -61,8 +61,9 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     // Every log of ours is one of pino's, which is what Fastify takes.
     const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
     const api = await createApi({ context, ready: options.ready, logger: log });
-    undo.defer(() => api.close());
-    api_url = `http://${settings.domain}:${await listenApi(api, settings.listen, settings.api_port)}`;
+    const listening = await listenApi(api, settings.listen, settings.api_port);
+    undo.defer(() => listening.close());
+    api_url = `http://${settings.domain}:${listening.port}`;
   }
   const stopping = undo.move();
   return {

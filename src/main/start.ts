@@ -82,28 +82,25 @@ export async function startCoppice(
   undo.defer(() => (settings.keep_computes ? Promise.resolve() : stopComputes(engineContext)));
 
   let engine: Engine | undefined;
-  let ready = !roles.has('engine');
   if (roles.has('engine')) {
     progress('taking over what runs');
-    engine = await startEngine(engineContext, {
-      pool: foundation.observed.pool,
-      data_directory_id: foundation.directory.id,
-    });
+    const { pool } = foundation.observed;
+    engine = await startEngine(engineContext, { pool, data_directory_id: foundation.directory.id });
     undo.defer(() => engine!.stop());
-    progress(`preparing Postgres ${context.installation.default_pg_version} for new projects`);
-    await engineContext.template(context.installation.distributions.get(context.installation.default_pg_version)!);
-    ready = true;
   }
-  const front: Front = await startFront(context, engineContext, {
-    settings,
-    logger,
-    ready: () => ready,
-    directory: foundation.directory.path,
-  });
+  let ready = false;
+  const directory = foundation.directory.path;
+  const front = await startFront(context, engineContext, { settings, logger, directory, ready: () => ready });
   undo.defer(() => front.stop());
   const listener = await listen(foundation, front, engine);
   undo.defer(() => listener.close());
   front.useListener(listener);
+  if (roles.has('engine')) {
+    const { default_pg_version, distributions } = context.installation;
+    progress(`preparing Postgres ${default_pg_version} for new projects`);
+    await engineContext.template(distributions.get(default_pg_version)!);
+  }
+  ready = true;
 
   const stopping = undo.move();
   return {
