@@ -1,10 +1,12 @@
 import { rmSync } from 'node:fs';
 import type { StopMode } from '../contract.ts';
 import { readPostmasterFile } from './data-directory.ts';
+import { removeSocketDirectory } from './directories.ts';
 import { findRunning, groupMembers, type Host } from './host.ts';
 import type { ComputeLayout } from './layout.ts';
 import { removeGroup } from './limits.ts';
-import { readRecord, writeRecord } from './record.ts';
+import type { ProcessIdentity } from './processes.ts';
+import { type ComputeRecord, readRecord, writeRecord } from './record.ts';
 import { findHolder } from './server.ts';
 import { removeSharedMemory } from './shared-memory.ts';
 import { endLeftovers, stopServer } from './stop.ts';
@@ -15,16 +17,25 @@ export async function bringDown(host: Host, layout: ComputeLayout, mode: StopMod
   const server = await findRunning(host, layout, record);
   // Said before it is done: how the server ends is then our doing, even if we do not see its end.
   if (record && record.phase !== 'ending') writeRecord(layout.record, { ...record, phase: 'ending' });
-  if (server) await stopServer(server, mode, host.deadlines);
-  host.strays.delete(layout.id);
   const data_directory = server?.data_directory ?? record?.data_directory;
-  if (data_directory !== undefined) {
-    const members = () => groupMembers(host, record);
-    // An orderly end removes the file, and is the last thing a server does. Another compute may be on the volume by now.
-    const orderly = !readPostmasterFile(data_directory) || findHolder({ data_directory, owner: record?.owner });
-    if (!orderly || members().length > 0) await endLeftovers(data_directory, members, host.deadlines);
-  }
+  host.strays.delete(layout.id);
+  if (data_directory !== undefined) await endServer(host, server, { ...record, data_directory }, mode);
   await removeGroup(host, layout.id, record?.group ?? []);
+}
+
+/** Stops a server if one runs, and ends what it leaves behind. */
+export async function endServer(
+  host: Host,
+  server: ProcessIdentity | undefined,
+  home: Pick<ComputeRecord, 'data_directory' | 'owner' | 'group'>,
+  mode: StopMode,
+): Promise<void> {
+  const { data_directory, owner, group } = home;
+  const orderly = server ? await stopServer(server, mode, host.deadlines) : true;
+  const members = () => groupMembers(host, group);
+  // An orderly end removes the file. Where another compute has the volume by now, nothing there is ours.
+  const clean = orderly && (!readPostmasterFile(data_directory) || findHolder(home) !== undefined);
+  if (!clean || members().length > 0) await endLeftovers({ data_directory, owner, members }, host.deadlines);
 }
 
 /** Nothing of the compute is left. */
@@ -32,6 +43,6 @@ export async function removeAll(host: Host, layout: ComputeLayout): Promise<void
   const record = readRecord(layout.record);
   await bringDown(host, layout, 'immediate');
   if (record) await removeSharedMemory(record);
-  rmSync(layout.socket_directory, { recursive: true, force: true });
+  await removeSocketDirectory(layout, record?.owner);
   rmSync(layout.directory, { recursive: true, force: true });
 }

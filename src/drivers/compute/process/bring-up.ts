@@ -1,17 +1,19 @@
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { type ComputeSpec, ComputeStartError } from '../contract.ts';
-import { makeDirectories, writeConfiguration } from './configuration.ts';
+import type { ComputeSpec } from '../contract.ts';
+import { endServer } from './bring-down.ts';
+import { writeConfiguration } from './configuration.ts';
 import { readPostmasterFile, removePostmasterFile } from './data-directory.ts';
+import { emptySocketDirectory, makeDirectories } from './directories.ts';
 import { findRunning, groupMembers, type Host } from './host.ts';
 import type { ComputeLayout } from './layout.ts';
 import { enrol, limitCpu, makeGroup, removeGroup } from './limits.ts';
-import { bootId, isProcess, type ProcessIdentity, startSeconds } from './processes.ts';
+import { bootId, isProcess, isSameProcess, type ProcessIdentity, startSeconds } from './processes.ts';
 import { type ComputeRecord, readRecord, writeRecord } from './record.ts';
 import { findHolder, findServer } from './server.ts';
 import { logSize, rotateLog } from './server-log.ts';
 import { ServerEnded, type SpawnedServer, spawnServer, startError, untilReady } from './start.ts';
-import { endLeftovers, stopServer } from './stop.ts';
+import { endLeftovers } from './stop.ts';
 
 const ATTEMPTS = 3;
 
@@ -23,14 +25,13 @@ export async function bringUp(
   signal: AbortSignal,
 ): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
-    const log_offset = logSize(layout.log);
     try {
       if (await adopt(host, spec, layout, signal)) return;
       return await start(host, spec, layout, signal);
     } catch (error) {
       // Another server may have taken the data directory between the look and the start; then that one is adopted.
       const retry = attempt < ATTEMPTS && !signal.aborted && findServer(layout, spec) !== undefined;
-      if (!retry) throw error instanceof ComputeStartError ? error : startError(layout, log_offset, error);
+      if (!retry) throw error;
     }
   }
 }
@@ -47,7 +48,7 @@ async function adopt(host: Host, spec: ComputeSpec, layout: ComputeLayout, signa
   const began_seconds = startSeconds(server);
   const state = await untilReady(server, { data_directory, began_seconds, signal });
   if (state === 'stopping' || !existsSync(layout.socket)) {
-    await stopServer(server, 'staged', host.deadlines);
+    await endServer(host, server, { ...before, data_directory }, 'staged');
     return false;
   }
   const { owner = spec.owner, size = spec.size } = before ?? {};
@@ -66,6 +67,7 @@ async function start(host: Host, spec: ComputeSpec, layout: ComputeLayout, signa
   const { data_directory, owner, size } = spec;
   await clearDataDirectory(host, spec, readRecord(layout.record));
   makeDirectories(layout, owner);
+  await emptySocketDirectory(layout, owner);
   writeConfiguration(layout, spec.files, owner);
   await rotateLog(layout.log);
   const log_offset = logSize(layout.log);
@@ -77,7 +79,7 @@ async function start(host: Host, spec: ComputeSpec, layout: ComputeLayout, signa
     spawned = await spawnServer(spec, layout);
     await see(host, spec, spawned, { layout, record, signal });
   } catch (error) {
-    if (spawned?.server) await stopServer(spawned.server, 'immediate', host.deadlines);
+    if (spawned?.server && isSameProcess(spawned.server)) await endServer(host, spawned.server, record, 'immediate');
     await ended(spawned);
     writeRecord(layout.record, { ...record, phase: 'ending' });
     await removeGroup(host, spec.id, group);
@@ -115,7 +117,8 @@ async function ended(spawned: SpawnedServer | undefined): Promise<void> {
  */
 async function clearDataDirectory(host: Host, spec: ComputeSpec, record: ComputeRecord | undefined): Promise<void> {
   const file = readPostmasterFile(spec.data_directory);
-  if ((!file && groupMembers(host, record).length === 0) || findHolder(spec)) return;
-  await endLeftovers(spec.data_directory, () => groupMembers(host, record), host.deadlines);
+  const members = () => groupMembers(host, record?.group);
+  if ((!file && members().length === 0) || findHolder(spec)) return;
+  await endLeftovers({ ...spec, members }, host.deadlines);
   if (file && isProcess(file.pid)) removePostmasterFile(spec.data_directory);
 }

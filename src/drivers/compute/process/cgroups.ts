@@ -1,4 +1,4 @@
-import { accessSync, constants, existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -78,7 +78,7 @@ export function detectCgroups(proc = '/proc/self'): Cgroups {
     if (unified) return versionTwo(ownDirectory(proc, unified, ''));
     return unenforced('this system has no control groups for CPU and memory');
   } catch (error) {
-    return unenforced(error instanceof Error ? error.message : String(error));
+    return unenforced(`Coppice may not make control groups here (${(error as Error).message})`);
   }
 }
 
@@ -106,7 +106,9 @@ function groupsIn(
       prepare(parent);
     }
   };
+  // Tried now, so that whether sizes are enforced is known from the beginning.
   makeParents();
+  for (const parent of parents) removeWhenEmpty(parent);
   return {
     ...limits,
     create: (id, size) => {
@@ -177,7 +179,6 @@ async function removeDirectories(group: readonly string[]): Promise<void> {
 const quotaMicroseconds = (size: ComputeUnits): number => Math.round(size * PERIOD_US);
 
 function versionOne(cpu: string, memory: string): Cgroups {
-  for (const path of [cpu, memory]) accessSync(path, constants.W_OK);
   return groupsIn([join(cpu, PARENT), join(memory, PARENT)], {
     limitCpu: ([directory], size) => {
       if (!directory) return;

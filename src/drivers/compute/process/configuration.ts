@@ -1,15 +1,4 @@
-import {
-  chmodSync,
-  chownSync,
-  closeSync,
-  fchmodSync,
-  fchownSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  writeFileSync,
-} from 'node:fs';
+import { closeSync, fchmodSync, fchownSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { ComputeSpec } from '../contract.ts';
 import type { ComputeLayout } from './layout.ts';
@@ -44,17 +33,4 @@ export function writeConfiguration({ directory }: ComputeLayout, files: ComputeS
     const path = join(directory, name);
     if (!hasText(path, files[name])) writeWhole(path, files[name], { mode: owner ? 0o640 : 0o600, gid: owner?.gid });
   }
-}
-
-/** Makes the compute's directories: ours, which its group reads, and its own for the socket. */
-export function makeDirectories({ directory, socket_directory }: ComputeLayout, owner: Owner): void {
-  for (const parent of [dirname(directory), dirname(socket_directory)]) {
-    // Others may pass, so that each reaches its own; nobody may look around.
-    if (mkdirSync(parent, { recursive: true, mode: 0o711 })) chmodSync(parent, 0o711);
-  }
-  mkdirSync(directory, { recursive: true, mode: 0o700 });
-  if (owner) chownSync(directory, 0, owner.gid);
-  chmodSync(directory, owner ? 0o750 : 0o700);
-  mkdirSync(socket_directory, { recursive: true, mode: 0o700 });
-  if (owner) chownSync(socket_directory, owner.uid, owner.gid);
 }

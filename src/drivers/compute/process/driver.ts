@@ -20,17 +20,20 @@ import { ExitWatch } from './exits.ts';
 import { findRunning, type Host, type ProcessDriverLogger, scan } from './host.ts';
 import { computeLayout, type DriverDirectories } from './layout.ts';
 import { applySize } from './limits.ts';
-import { startSeconds, workingDirectory } from './processes.ts';
+import { startSeconds, worksIn } from './processes.ts';
 import { readRecord, writeRecord } from './record.ts';
 import { reload } from './reload.ts';
 import { findServer } from './server.ts';
-import { rotateLog, tailLines } from './server-log.ts';
+import { logSize, rotateLog, tailLines } from './server-log.ts';
+import { startError } from './start.ts';
 import { STOP_DEADLINES, type StopDeadlines } from './stop.ts';
 import { Turns } from './turns.ts';
 
 export interface ProcessDriverOptions extends DriverDirectories {
   readonly logger?: ProcessDriverLogger;
   readonly stop_deadlines?: Partial<StopDeadlines>;
+  /** How often logs of running servers are looked at. */
+  readonly rotate_every_ms?: number;
 }
 
 /** The driver, and what only processes of this machine have. */
@@ -55,7 +58,7 @@ class Processes implements ProcessDriver {
   readonly #host: Host;
   readonly #turns = new Turns();
 
-  constructor({ stateDir, runDir, logger, stop_deadlines }: ProcessDriverOptions) {
+  constructor({ stateDir, runDir, logger, stop_deadlines, rotate_every_ms = ROTATE_EVERY_MS }: ProcessDriverOptions) {
     mkdirSync(stateDir, { recursive: true, mode: 0o711 });
     const cgroups = detectCgroups();
     this.#host = {
@@ -71,12 +74,17 @@ class Processes implements ProcessDriver {
       isolated_users: process.getuid?.() === 0,
     };
     if (cgroups.problem !== undefined) logger?.warn({ reason: cgroups.problem }, 'compute sizes are not enforced');
-    setInterval(() => void this.#rotateLogs(), ROTATE_EVERY_MS).unref();
+    setInterval(() => void this.#rotateLogs(), rotate_every_ms).unref();
   }
 
   async ensureRunning(spec: ComputeSpec, signal = AbortSignal.timeout(START_TIMEOUT_MS)): Promise<ComputeRef> {
     const layout = computeLayout(this.#host.directories, spec.id);
-    await this.#turns.take(spec.id, () => bringUp(this.#host, spec, layout, signal), signal);
+    const log_offset = logSize(layout.log);
+    try {
+      await this.#turns.take(spec.id, () => bringUp(this.#host, spec, layout, signal), signal);
+    } catch (error) {
+      throw startError(layout, log_offset, error);
+    }
     return { driver: NAME, id: spec.id };
   }
 
@@ -128,15 +136,14 @@ class Processes implements ProcessDriver {
 
   async list(): Promise<ComputeRef[]> {
     const { stateDir } = this.#host.directories;
-    const { servers, others } = await scan(this.#host);
+    const { servers, orphans } = await scan(this.#host);
     for (const [id, server] of servers) this.#host.exits.watch(id, server);
     const ids = new Set(servers.keys());
-    const busy = new Set(others.map(({ pid }) => workingDirectory(pid)));
     // Children that outlived their server have no arguments to tell them by, only where they work.
-    if (busy.size > 0) {
+    if (orphans.length > 0) {
       for (const id of readdirSync(stateDir)) {
         const record = readRecord(join(stateDir, id, 'record.json'));
-        if (record && busy.has(record.data_directory)) ids.add(id);
+        if (record && orphans.some(({ pid }) => worksIn(pid, record.data_directory))) ids.add(id);
       }
     }
     return [...ids].map((id) => ({ driver: NAME, id }));

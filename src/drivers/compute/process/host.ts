@@ -47,9 +47,9 @@ export async function findRunning(
 }
 
 /** The processes in a compute's control group; none where sizes are not enforced. */
-export function groupMembers({ cgroups }: Host, record: ComputeRecord | undefined): ProcessIdentity[] {
+export function groupMembers({ cgroups }: Host, group: readonly string[] = []): ProcessIdentity[] {
   return cgroups
-    .members(record?.group ?? [])
+    .members(group)
     .map(identifyProcess)
     .filter((found) => found !== undefined);
 }

@@ -1,4 +1,5 @@
-import { opendirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { readFileSync, readlinkSync, statSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 /** What is known of processes, from /proc. A process that has ended and waits to be collected counts as gone. */
@@ -102,34 +103,19 @@ export function worksIn(pid: number, directory: string): boolean {
   }
 }
 
-export function workingDirectory(pid: number): string | undefined {
-  try {
-    return readlinkSync(`/proc/${pid}/cwd`);
-  } catch {
-    return undefined;
-  }
-}
-
 export function childrenOf(pid: number): number[] {
   const listed = read(`/proc/${pid}/task/${pid}/children`) ?? '';
   return listed.split(' ').filter(Boolean).map(Number);
 }
 
-/** Every process that runs Postgres. Reads in small portions, since a host may hold tens of thousands. */
-export async function postgresProcesses(): Promise<number[]> {
-  const found: number[] = [];
-  const directory = opendirSync('/proc');
-  try {
-    let seen = 0;
-    for (let entry = directory.readSync(); entry; entry = directory.readSync()) {
-      const pid = Number(entry.name);
-      if (!Number.isInteger(pid)) continue;
-      if (runsPostgres(pid) && identifyProcess(pid)) found.push(pid);
-      seen += 1;
-      if (seen % PROCESSES_PER_TURN === 0) await nextTurn();
-    }
-  } finally {
-    directory.closeSync();
+/** Every process that matches. Looks in small portions, since a host may hold tens of thousands. */
+export async function processesWhere(matches: (pid: number) => boolean): Promise<ProcessIdentity[]> {
+  const pids = (await readdir('/proc')).map(Number).filter(Number.isInteger);
+  const found: ProcessIdentity[] = [];
+  for (const [index, pid] of pids.entries()) {
+    const process_ = matches(pid) ? identifyProcess(pid) : undefined;
+    if (process_) found.push(process_);
+    if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await nextTurn();
   }
   return found;
 }

@@ -1,7 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { copyFile, rename, truncate } from 'node:fs/promises';
 import { LIMITS } from '../../../domain/limits.ts';
-import { redactLine } from './redact.ts';
+import { redact } from './redact.ts';
 
 /** How much of the end of a log is looked through for lines. */
 const TAIL_MAX_BYTES = 256 * 1024;
@@ -49,7 +49,10 @@ export function rawLines(path: string, from: number): string[] {
 export function tailLines(path: string, count: number, from = 0): string[] {
   let lines = rawLines(path, from);
   if (from === 0 && lines.length < count) lines = [...rawLines(`${path}.1`, 0), ...lines];
-  return count > 0 ? lines.slice(-count).map((line) => redactLine(line.slice(0, LINE_MAX_CHARACTERS))) : [];
+  if (count <= 0) return [];
+  // Together, since a statement may have been logged over several lines.
+  const text = redact(lines.join('\n')).split('\n');
+  return text.slice(-count).map((line) => line.slice(0, LINE_MAX_CHARACTERS));
 }
 
 /**

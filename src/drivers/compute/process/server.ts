@@ -7,7 +7,7 @@ import {
   isSameProcess,
   type ProcessIdentity,
   parentOf,
-  postgresProcesses,
+  processesWhere,
   runsPostgres,
   startSeconds,
   userOf,
@@ -61,31 +61,32 @@ export interface FoundServer extends ProcessIdentity {
 }
 
 /**
- * Servers of a state directory that run now, by the configuration they were started with, known to us or not; and the
- * Postgres processes that no other one started and that have no such configuration: other servers, and children that
- * outlived theirs.
+ * Servers of a state directory that run now, by the configuration they were started with, known to us or not; and
+ * children of any server that outlived theirs.
  */
 export async function findServers(
   stateDir: string,
-): Promise<{ servers: Map<string, FoundServer>; others: ProcessIdentity[] }> {
+): Promise<{ servers: Map<string, FoundServer>; orphans: ProcessIdentity[] }> {
   const servers = new Map<string, FoundServer>();
   const rest: ProcessIdentity[] = [];
-  const pids = await postgresProcesses();
-  for (const pid of pids) {
-    const found = identifyProcess(pid);
-    if (!found) continue;
+  const all = await processesWhere(runsPostgres);
+  for (const found of all) {
+    const { pid } = found;
     // Children give themselves other titles, so only the first process of a server still has its arguments.
     const argv = commandLine(pid);
     const id = idOfArguments(stateDir, argv);
-    if (id === undefined) rest.push(found);
-    else servers.set(id, { ...found, data_directory: argv[argv.indexOf('-D') + 1] ?? '' });
+    if (id === undefined && argv[0]?.startsWith('postgres: ')) rest.push(found);
+    if (id !== undefined) servers.set(id, { ...found, data_directory: argv[argv.indexOf('-D') + 1] ?? '' });
   }
-  const known = new Set(pids);
-  return { servers, others: rest.filter(({ pid }) => !known.has(parentOf(pid) ?? 0)) };
+  const known = new Set(all.map(({ pid }) => pid));
+  return { servers, orphans: rest.filter(({ pid }) => !known.has(parentOf(pid) ?? 0)) };
 }
 
-/** Everything that works in a data directory: a server, its children, and children that outlived theirs. */
-export async function processesIn(data_directory: string): Promise<ProcessIdentity[]> {
-  const pids = (await postgresProcesses()).filter((pid) => worksIn(pid, data_directory));
-  return pids.map(identifyProcess).filter((found) => found !== undefined);
+/**
+ * Everything that works in a data directory: a server, its children, and children that outlived theirs. Other programs
+ * count where they run as the server's own user, since then its children have started them.
+ */
+export async function processesIn(data_directory: string, owner_uid?: number): Promise<ProcessIdentity[]> {
+  const isOwners = (pid: number) => owner_uid !== process.getuid?.() && userOf(pid) === owner_uid;
+  return await processesWhere((pid) => worksIn(pid, data_directory) && (runsPostgres(pid) || isOwners(pid)));
 }

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, rmSync } from 'node:fs';
+import { closeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ComputeSpec, ComputeStartError } from '../contract.ts';
@@ -26,8 +26,6 @@ export interface SpawnedServer {
  * who reaches the shell reads it.
  */
 export async function spawnServer(spec: ComputeSpec, layout: ComputeLayout): Promise<SpawnedServer> {
-  // Left by a server that was killed; the pid in the lock may be another process's by now, and Postgres would believe it.
-  for (const path of [layout.socket, `${layout.socket}.lock`]) rmSync(path, { force: true });
   const program = join(spec.distribution.root, 'bin/postgres');
   const began_seconds = Date.now() / 1000;
   const log = openLog(layout.log);
@@ -83,6 +81,7 @@ export function startError(
   cause: unknown,
   child?: ChildProcess,
 ): ComputeStartError {
+  if (cause instanceof ComputeStartError) return cause;
   const lines = tailLines(log, ERROR_LINES, log_offset);
   // The last complaint is the reason, and hints may follow it.
   const reason = lines.findLast((line) => /\b(FATAL|PANIC|ERROR):/.test(line)) ?? lines.at(-1);

@@ -30,7 +30,7 @@ export const STOP_DEADLINES: StopDeadlines = {
 };
 
 const WALSENDERS_EVERY_MS = 500;
-const POLL_MS = { first: 1, max: 25 };
+const POLL_MS = { first: 1, max: 10 };
 
 /** True as soon as the process is gone, false when the time is over. */
 async function hasEnded(server: ProcessIdentity, timeout_ms: number): Promise<boolean> {
@@ -53,38 +53,44 @@ function endWalsenders(server: ProcessIdentity): void {
 /**
  * Ends a server, gently first. A streaming replica that takes nothing any more holds a fast shutdown, so its walsender
  * is ended after a while; after that the shutdown checkpoint is given up, which costs a recovery at the next start.
+ *
+ * @returns whether the server ended in good order; it has then seen to its children itself
  */
-export async function stopServer(server: ProcessIdentity, mode: StopMode, deadlines: StopDeadlines): Promise<void> {
+export async function stopServer(server: ProcessIdentity, mode: StopMode, deadlines: StopDeadlines): Promise<boolean> {
   if (mode === 'staged') {
     signalProcess(server, 'SIGINT');
-    if (await hasEnded(server, deadlines.fast_ms)) return;
+    if (await hasEnded(server, deadlines.fast_ms)) return true;
     const deadline = Date.now() + deadlines.without_replicas_ms;
     while (Date.now() < deadline) {
       endWalsenders(server);
-      if (await hasEnded(server, Math.min(WALSENDERS_EVERY_MS, deadline - Date.now()))) return;
+      if (await hasEnded(server, Math.min(WALSENDERS_EVERY_MS, deadline - Date.now()))) return true;
     }
   }
   signalProcess(server, 'SIGQUIT');
-  if (await hasEnded(server, deadlines.immediate_ms)) return;
+  if (await hasEnded(server, deadlines.immediate_ms)) return false;
   signalProcess(server, 'SIGKILL');
-  if (await hasEnded(server, deadlines.kill_ms)) return;
+  if (await hasEnded(server, deadlines.kill_ms)) return false;
   throw new Error(`the server with pid ${server.pid} does not end after SIGKILL; is its disk answering?`);
 }
 
-/** Ends what outlived its server: children that were busy when it was killed. `members` are those of its control group. */
-export async function endLeftovers(
-  data_directory: string,
-  members: () => ProcessIdentity[],
-  deadlines: StopDeadlines,
-): Promise<void> {
+/** What outlived its server: children that were busy when it was killed, and programs that they had started. */
+export interface Leftovers {
+  readonly data_directory: string;
+  readonly owner?: { readonly uid: number };
+  /** Those in the compute's control group. */
+  members(): ProcessIdentity[];
+}
+
+/** Ends what is left after a server has ended. Nobody waits for it, so it is killed. */
+export async function endLeftovers(leftovers: Leftovers, deadlines: StopDeadlines): Promise<void> {
+  const { data_directory, owner, members } = leftovers;
   const deadline = Date.now() + deadlines.kill_ms;
   for (let pause_ms = POLL_MS.first; ; pause_ms = Math.min(pause_ms * 1.5, POLL_MS.max)) {
-    const left = [...(await processesIn(data_directory)), ...members()];
+    const left = [...(await processesIn(data_directory, owner?.uid)), ...members()];
     if (left.length === 0) return;
     if (Date.now() >= deadline) {
-      throw new Error(
-        `processes ${left.map(({ pid }) => pid).join(', ')} of ${data_directory} do not end after SIGKILL`,
-      );
+      const pids = left.map(({ pid }) => pid).join(', ');
+      throw new Error(`processes ${pids} of ${data_directory} do not end after SIGKILL; is the disk answering?`);
     }
     for (const one of left) signalProcess(one, 'SIGKILL');
     await delay(pause_ms);
