@@ -45,8 +45,12 @@ export function openStore(options: StoreOptions): OpenStore {
     options: `-c search_path=coppice -c statement_timeout=30000 -c lock_timeout=20000${durability}`,
     types,
   });
-  pool.on('error', options.onError);
-  pool.on('connect', (client) => client.on('error', options.onError));
+  // While it closes, a server that stops at the same time may be faster.
+  const onError = (error: Error) => {
+    if (!pool.ending) options.onError(error);
+  };
+  pool.on('error', onError);
+  pool.on('connect', (client) => client.on('error', onError));
   const store: Store = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
   const close = async () => {
     await store.destroy();

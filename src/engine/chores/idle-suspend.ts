@@ -18,7 +18,7 @@ interface Look {
   readonly started_at: number;
   readonly counters: ActivityCounters;
   readonly last_active_at: number;
-  readonly next_at: number;
+  readonly looked_at: number;
 }
 
 /** Suspends computes that nobody has used for their timeout. Returns one round of it; call it again and again. */
@@ -35,8 +35,11 @@ export function idleSuspend(ctx: EngineContext): () => Promise<void> {
   };
 }
 
-function isDue(look: Look | undefined, { started_at }: WatchedEndpoint): boolean {
-  return !look || look.started_at !== started_at.getTime() || look.next_at <= Date.now();
+function isDue(look: Look | undefined, endpoint: WatchedEndpoint): boolean {
+  if (!look || look.started_at !== endpoint.started_at.getTime()) return true;
+  // Reckoned anew each time, since the timeout may have been changed.
+  const interval_ms = Math.min(LOOK_INTERVAL_MAX_MS, Math.max(LOOK_INTERVAL_MIN_MS, timeoutMs(endpoint) / 8));
+  return look.looked_at + interval_ms <= Date.now();
 }
 
 async function lookAt(ctx: EngineContext, looks: Map<string, Look>, endpoint: WatchedEndpoint): Promise<void> {
@@ -58,12 +61,11 @@ async function look(ctx: EngineContext, looks: Map<string, Look>, endpoint: Watc
   const last_active_at = Math.max(seen, previous?.last_active_at ?? 0, endpoint.started_at.getTime());
   const timeout_ms = timeoutMs(endpoint);
   const now = Date.now();
-  const interval_ms = Math.min(LOOK_INTERVAL_MAX_MS, Math.max(LOOK_INTERVAL_MIN_MS, timeout_ms / 8));
   looks.set(endpoint.id, {
     started_at: endpoint.started_at.getTime(),
     counters: activity.counters,
     last_active_at,
-    next_at: now + interval_ms,
+    looked_at: now,
   });
   await observeEndpointActive(ctx.store, endpoint.id, new Date(last_active_at));
   if (now - endpoint.started_at.getTime() > STEADY_AFTER_MS) await observeEndpointSteady(ctx.store, endpoint.id);
