@@ -23,6 +23,8 @@ export interface PoolContext {
   dataDirectory(): string;
   /** Makes and mounts the pool; returns where. */
   createPool(options: { data_directory: string; size_bytes: number; image?: string }): Promise<string>;
+  /** Throws while something in the pool is in use. */
+  unmountPool(data_directory: string): Promise<void>;
   report(data_directory: string): Promise<PoolReport>;
   print(text: string): void;
 }
@@ -30,7 +32,7 @@ export interface PoolContext {
 const UNITS: Readonly<Record<string, number>> = { '': 1, K: 1024, M: 1024 ** 2, G: 1024 ** 3, T: 1024 ** 4 };
 
 /** `20G`, `1.5T`, `500M` or plain bytes, in powers of 1024. Throws InvalidArgumentError. */
-export function parseSize(text: string): number {
+function parseSize(text: string): number {
   const match = /^(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?$/i.exec(text);
   const bytes = match ? Math.floor(Number(match[1]) * UNITS[match[2]!.toUpperCase()]!) : Number.NaN;
   if (!Number.isSafeInteger(bytes) || bytes <= 0) {
@@ -39,7 +41,7 @@ export function parseSize(text: string): number {
   return bytes;
 }
 
-/** Adds `pool create` and `pool status`. */
+/** Adds `pool create`, `pool status` and `pool unmount`. */
 export function registerPool(program: Command, context: PoolContext): void {
   const pool = program.command('pool').description('where volumes lie, and a filesystem for instant branches');
   pool
@@ -52,6 +54,10 @@ export function registerPool(program: Command, context: PoolContext): void {
     .command('status')
     .description('show the storage driver, its directory and its space')
     .action(() => showPool(context));
+  pool
+    .command('unmount')
+    .description('take the pool out of use, to move or copy its file; the next coppice up mounts it again')
+    .action(() => context.unmountPool(context.dataDirectory()));
 }
 
 async function createPool({ dataDirectory, createPool, print }: PoolContext, size_bytes: number, image?: string) {
@@ -64,7 +70,7 @@ async function showPool({ dataDirectory, report, print }: PoolContext): Promise<
 }
 
 /** The report as lines of name and value. */
-export function formatReport({ path, pool, state }: PoolReport): string {
+function formatReport({ path, pool, state }: PoolReport): string {
   const rows: [string, string][] = [['path', path]];
   if (pool)
     rows.push(['pool', `${pool.image} (${formatBytes(pool.size_bytes)}${pool.mounted ? '' : ', not mounted'})`]);

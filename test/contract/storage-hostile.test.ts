@@ -161,7 +161,7 @@ describeStorage('a hostile volume', (target) => {
     const source = await made('swapped', files);
     const stop = await startSwapping(driver.path(source), secret.directory);
     try {
-      for (let round = 0; round < 40; round++) {
+      for (let round = 0; round < 20; round++) {
         await driver.measure(source).then(
           ({ logical_bytes }) => assert.ok(logical_bytes <= 4 * 60),
           (error) => assert.match(error.message, /the volume cannot be used/),

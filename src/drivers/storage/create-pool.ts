@@ -5,6 +5,7 @@ import { syncDirectory } from './durable.ts';
 import { volumesDirectory } from './layout.ts';
 import { SECTOR_BYTES } from './loop-device.ts';
 import { ensurePoolMounted, poolPaths, requireRoot } from './pool.ts';
+import { PoolError } from './pool-error.ts';
 import { plainStorageRoot } from './storage-root.ts';
 
 /** mkfs.xfs refuses less. */
@@ -26,10 +27,10 @@ export async function createPool({ data_directory, size_bytes, image }: PoolOpti
   const paths = poolPaths(data_directory);
   const file = resolve(image ?? paths.image);
   if (!(size_bytes >= SIZE_BYTES_MIN)) {
-    throw new Error(`a pool needs at least ${SIZE_BYTES_MIN} bytes; ${size_bytes} is too small`);
+    throw new PoolError(`a pool needs at least ${SIZE_BYTES_MIN} bytes; ${size_bytes} is too small`);
   }
   for (const path of [paths.image, file]) {
-    if (await exists(path)) throw new Error(`there is a pool already: ${path}`);
+    if (await exists(path)) throw new PoolError(`there is a pool already: ${path}`);
   }
   await refuseStoredVolumes(plainStorageRoot(data_directory));
   await mkdir(paths.directory, { recursive: true });
@@ -43,7 +44,7 @@ export async function createPool({ data_directory, size_bytes, image }: PoolOpti
   await makeImage(file, size_bytes);
   await syncDirectory(paths.directory);
   const mount = await ensurePoolMounted(data_directory);
-  if (!mount) throw new Error(`the pool ${file} vanished while it was created`);
+  if (!mount) throw new PoolError(`the pool ${file} vanished while it was created`);
   return mount;
 }
 
@@ -69,7 +70,7 @@ async function installedCommand(command: string, args: readonly string[], from: 
     await runCommand(command, args, { timeout_ms: TIMEOUT_MS });
   } catch (error) {
     const missing = error instanceof CommandError && error.code === 'ENOENT';
-    throw missing ? new Error(`"${command}" is missing: install the package ${from}`, { cause: error }) : error;
+    throw missing ? new PoolError(`"${command}" is missing: install the package ${from}`, { cause: error }) : error;
   }
 }
 
@@ -77,7 +78,7 @@ async function refuseFullDisk(directory: string, size_bytes: number): Promise<vo
   const { bavail, bsize } = await statfs(directory);
   const free_bytes = bavail * bsize;
   if (free_bytes < size_bytes + MARGIN_BYTES) {
-    throw new Error(
+    throw new PoolError(
       `${directory} has ${free_bytes} bytes free; a pool of ${size_bytes} bytes needs ${size_bytes + MARGIN_BYTES}`,
     );
   }
@@ -88,7 +89,7 @@ async function refuseStoredVolumes(root: string): Promise<void> {
   const directory = volumesDirectory(root);
   const names = (await exists(directory)) ? await readdir(directory) : [];
   if (names.length > 0) {
-    throw new Error(`${directory} holds ${names.length} volumes already: create the pool before the first project`);
+    throw new PoolError(`${directory} holds ${names.length} volumes already: create the pool before the first project`);
   }
 }
 

@@ -67,7 +67,7 @@ const FILE_LINE = /^File size of .* blocks? of (\d+) bytes\)$/;
 const EXTENT_LINE = /^ *\d+: +\d+\.\. *\d+: +\d+\.\. *\d+: +(\d+): *(?:\d+:)? *([a-z_,]*) *$/;
 
 /** Reads what `filefrag -v` prints: bytes in extents that are neither shared nor kept inside metadata. */
-export function unsharedBytes(text: string): number {
+function unsharedBytes(text: string): number {
   let bytes = 0;
   let block_bytes = 0;
   for (const line of text.split('\n')) {

@@ -1,8 +1,10 @@
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 
 /**
- * Where things lie below a storage root. `volumes/<id>` is a finished volume. A half-made one is
- * `volumes/.<id>.partial/volume`, in a directory of our own, so that no owner can enter what is not finished.
+ * Where things lie below a storage root. `volumes/<id>` is a finished volume. A half-made one lies in
+ * `volumes/.<id>.partial`, a directory of our own, so that no owner can enter what is not finished. Its name there is new each time: a
+ * command that outlives a killed Coppice still makes or removes something, and must not meet the next attempt.
  * `volumes/.<id>.deleted` is one on its way out: a rename in place works on a full disk, where a new directory may not.
  */
 const ID = /^[A-Za-z0-9-]{1,80}$/;
@@ -11,7 +13,7 @@ const UNFINISHED = /^\.([A-Za-z0-9-]{1,80})\.(?:partial|deleted)$/;
 export interface VolumePaths {
   readonly final: string;
   readonly partial: string;
-  /** The volume inside `partial`. */
+  /** A volume inside `partial` that nothing was ever at. */
   readonly unfinished: string;
   readonly deleted: string;
 }
@@ -26,7 +28,7 @@ export function volumePaths(root: string, id: string): VolumePaths {
   return {
     final: join(volumes, id),
     partial,
-    unfinished: join(partial, 'volume'),
+    unfinished: join(partial, randomUUID()),
     deleted: join(volumes, `.${id}.deleted`),
   };
 }

@@ -2,6 +2,7 @@ import { chmod, mkdir, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { attachLoopDevice, detachLoopDevice, findLoopDevice } from './loop-device.ts';
 import { mountedAt, mountXfs, unmount } from './mount.ts';
+import { PoolError } from './pool-error.ts';
 
 /**
  * A pool is an XFS filesystem in a file, for machines whose own filesystem cannot share blocks. The data directory
@@ -67,7 +68,7 @@ export async function unmountPool(data_directory: string): Promise<void> {
 
 /** Throws unless the process may mount. */
 export function requireRoot(purpose: string): void {
-  if (process.getuid?.() !== 0) throw new Error(`only root can ${purpose}: run this as root`);
+  if (process.getuid?.() !== 0) throw new PoolError(`only root can ${purpose}: run this as root`);
 }
 
 async function findPool(data_directory: string): Promise<Omit<PoolStatus, 'mounted'> | undefined> {
@@ -87,5 +88,7 @@ async function isMounted(image: string, mount: string): Promise<boolean> {
   const source = await mountedAt(mount);
   if (source === undefined) return false;
   if (source === (await findLoopDevice(image))) return true;
-  throw new Error(`${mount} is the mount point of the pool ${image}, but ${source} is mounted there: unmount it first`);
+  throw new PoolError(
+    `${mount} is the mount point of the pool ${image}, but ${source} is mounted there: unmount it first`,
+  );
 }

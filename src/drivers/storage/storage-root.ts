@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { poolStatus } from './pool.ts';
+import { PoolError } from './pool-error.ts';
 
 /** Where volumes lie on a machine without a pool. */
 export const plainStorageRoot = (data_directory: string): string => join(data_directory, 'storage');
@@ -8,6 +9,7 @@ export const plainStorageRoot = (data_directory: string): string => join(data_di
 export async function resolveStorageRoot(data_directory: string): Promise<string> {
   const pool = await poolStatus(data_directory);
   if (!pool) return plainStorageRoot(data_directory);
-  if (!pool.mounted) throw new Error(`the pool ${pool.image} is not mounted at ${pool.mount}: start Coppice as root`);
+  if (!pool.mounted)
+    throw new PoolError(`the pool ${pool.image} is not mounted at ${pool.mount}: start Coppice as root`);
   return pool.mount;
 }

@@ -1,6 +1,8 @@
 import { chmod, lchown, lstat, mkdir, readdir, rename, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import type {
   CloneOptions,
+  PoolState,
   StorageCapabilities,
   StorageDriver,
   VolumeOwner,
@@ -42,135 +44,165 @@ export interface VolumeMechanics {
 
 type TreeOptions = Pick<CloneOptions, 'empty_directories' | 'omit_files'>;
 
-/** What the drivers share: names, order of steps, undo, space. One operation at a time works on an id. */
+const DISCARD_ATTEMPTS_MAX = 5;
+
+/** A storage driver with mechanics of its own, on a root that is made when it is missing. */
 export async function createVolumeDriver(
   mechanicsOf: (root: string) => Promise<VolumeMechanics>,
-  { root, reserve_bytes }: StorageDriverOptions,
+  options: StorageDriverOptions,
 ): Promise<StorageDriver> {
-  const volumes = volumesDirectory(root);
-  for (const path of [root, volumes]) {
+  for (const path of [options.root, volumesDirectory(options.root)]) {
     // Others may pass, to reach the volume that they own, and may not look around.
     if (await mkdir(path, { recursive: true })) await chmod(path, 0o711);
   }
-  const mechanics = await mechanicsOf(root);
-  const turns = new Map<string, Promise<unknown>>();
-  const refTo = (id: string): VolumeRef => ({ driver: mechanics.name, id });
+  return new VolumeDriver(await mechanicsOf(options.root), options);
+}
 
-  function inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
-    const turn = (turns.get(id) ?? Promise.resolve()).then(work, work);
-    turns.set(id, turn);
-    const forget = () => turns.get(id) === turn && turns.delete(id);
-    turn.then(forget, forget);
-    return turn;
+/** What the drivers share: names, order of steps, undo, space. One operation at a time works on an id. */
+class VolumeDriver implements StorageDriver {
+  readonly #mechanics: VolumeMechanics;
+  readonly #root: string;
+  readonly #reserve_bytes: number;
+  /** The last call for each id that has one. */
+  readonly #turns = new Map<string, Promise<unknown>>();
+
+  constructor(mechanics: VolumeMechanics, { root, reserve_bytes }: StorageDriverOptions) {
+    this.#mechanics = mechanics;
+    this.#root = root;
+    this.#reserve_bytes = reserve_bytes;
   }
 
-  /** Makes `paths.final` by way of `make`, which fills `paths.unfinished`; or finds it. */
-  function ensureMade(id: string, make: (paths: VolumePaths) => Promise<void>): Promise<VolumeRef> {
-    const paths = volumePaths(root, id);
-    return inTurn(id, async () => {
-      await discard(paths);
-      if (!(await exists(paths.final))) await makeVolume(paths, make);
-      // Also for one that was found: whoever made it may have been killed before this.
-      await syncDirectory(volumes);
-      return refTo(id);
+  get name(): string {
+    return this.#mechanics.name;
+  }
+
+  get capabilities(): StorageCapabilities {
+    return this.#mechanics.capabilities;
+  }
+
+  ensureCreated(id: string, fill: (path: string) => Promise<void>, owner?: VolumeOwner): Promise<VolumeRef> {
+    return this.#ensureMade(id, async ({ partial, unfinished }) => {
+      await refuseBelowReserve(this.#root, this.#reserve_bytes, 0);
+      await this.#mechanics.makeEmpty(unfinished);
+      await chmod(partial, 0o711);
+      await fill(unfinished);
+      await settle(unfinished, owner);
+      await this.#mechanics.makeDurable(unfinished, true);
     });
   }
 
-  async function makeVolume(paths: VolumePaths, make: (paths: VolumePaths) => Promise<void>): Promise<void> {
+  ensureCloned(source: VolumeRef, id: string, options: CloneOptions = {}): Promise<VolumeRef> {
+    return this.#ensureMade(id, async ({ partial, unfinished }) => {
+      const { prepare, signal } = options;
+      const from = this.path(source);
+      const owner = options.owner ?? (await ownerOf(from));
+      await refuseBelowReserve(this.#root, this.#reserve_bytes, await this.#mechanics.bytesToClone(from));
+      signal?.throwIfAborted();
+      await this.#mechanics.copy(from, unfinished, selectionOf(options), signal);
+      await keepToOurselves(unfinished);
+      // Programs that `prepare` runs under another uid may pass; it alone decides whether they may enter.
+      const copied_ms = await stampMode(partial, 0o711);
+      await prepare?.(unfinished);
+      await settle(unfinished, owner, this.#mechanics.settles_changes && prepare ? copied_ms : undefined, signal);
+      await this.#mechanics.makeDurable(unfinished, false);
+      signal?.throwIfAborted();
+    });
+  }
+
+  async ensureDeleted(id: string): Promise<void> {
+    const paths = volumePaths(this.#root, id);
+    await this.#inTurn(id, async () => {
+      await discard(paths);
+      if (await exists(paths.final)) {
+        await rename(paths.final, paths.deleted);
+        await discard(paths);
+      }
+      await syncDirectory(volumesDirectory(this.#root));
+    });
+  }
+
+  async find(id: string): Promise<VolumeRef | undefined> {
+    return (await exists(volumePaths(this.#root, id).final)) ? { driver: this.name, id } : undefined;
+  }
+
+  async list(): Promise<string[]> {
+    const ids = (await readdir(volumesDirectory(this.#root))).map(idOfName).filter((id) => id !== undefined);
+    return [...new Set(ids)].sort();
+  }
+
+  path({ driver, id }: VolumeRef): string {
+    if (driver !== this.name) throw new Error(`volume ${id} belongs to the storage driver "${driver}"`);
+    return volumePaths(this.#root, id).final;
+  }
+
+  async measure(volume: VolumeRef): Promise<VolumeSize> {
+    return this.#mechanics.measure(this.path(volume));
+  }
+
+  pool(): Promise<PoolState> {
+    return poolState(this.#root, this.#reserve_bytes);
+  }
+
+  /** Makes `paths.final` by way of `make`, which fills `paths.unfinished`; or finds it. */
+  async #ensureMade(id: string, make: (paths: VolumePaths) => Promise<void>): Promise<VolumeRef> {
+    const paths = volumePaths(this.#root, id);
+    return this.#inTurn(id, async () => {
+      await discard(paths);
+      if (!(await exists(paths.final))) await this.#make(paths, make);
+      // Also for one that was found: whoever made it may have been killed before this.
+      await syncDirectory(volumesDirectory(this.#root));
+      return { driver: this.name, id };
+    });
+  }
+
+  async #make(paths: VolumePaths, make: (paths: VolumePaths) => Promise<void>): Promise<void> {
     try {
-      await mkdir(paths.partial, { mode: 0o700 });
+      await mkdir(paths.partial, { mode: 0o700, recursive: true });
       await make(paths);
       await rename(paths.unfinished, paths.final);
     } catch (error) {
       // Should this fail as well, the rest is listed, and goes with the next call for this id.
       await discard(paths).catch(() => {});
-      throw await namingFullDisk(error, root, reserve_bytes);
+      throw await namingFullDisk(error, this.#root, this.#reserve_bytes);
     }
-    // Empty by now; left behind, it goes with the next call.
+    // Left behind, it goes with the next call.
     await rmdir(paths.partial).catch(() => {});
   }
 
-  /** What was left half-made or half-deleted is gone. */
-  async function discard({ partial, unfinished, deleted }: VolumePaths): Promise<void> {
-    if (await exists(deleted)) {
-      // Whoever still runs as the owner makes nothing new in it.
-      await keepToOurselves(deleted);
-      await removeTree(deleted);
-    }
-    if (!(await exists(partial))) return;
-    if (await exists(unfinished)) await removeTree(unfinished);
-    await rmdir(partial);
+  #inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
+    const turn = (this.#turns.get(id) ?? Promise.resolve()).then(work, work);
+    this.#turns.set(id, turn);
+    const forget = () => this.#turns.get(id) === turn && this.#turns.delete(id);
+    turn.then(forget, forget);
+    return turn;
   }
+}
 
-  async function settle(
-    path: string,
-    owner?: VolumeOwner,
-    changed_since_ms?: number,
-    signal?: AbortSignal,
-  ): Promise<void> {
-    await keepToOurselves(path);
-    await runTreeJob({ kind: 'settle', path, owner, changed_since_ms }, signal);
+/** What was left half-made or half-deleted is gone. */
+async function discard({ partial, deleted }: VolumePaths): Promise<void> {
+  if (await exists(deleted)) {
+    // Whoever still runs as the owner makes nothing new in it.
+    await keepToOurselves(deleted);
+    await removeTree(deleted);
   }
-
-  return {
-    name: mechanics.name,
-    capabilities: mechanics.capabilities,
-
-    ensureCreated: (id, fill, owner) =>
-      ensureMade(id, async ({ partial, unfinished }) => {
-        await refuseBelowReserve(root, reserve_bytes, 0);
-        await mechanics.makeEmpty(unfinished);
-        await chmod(partial, 0o711);
-        await fill(unfinished);
-        await settle(unfinished, owner);
-        await mechanics.makeDurable(unfinished, true);
-      }),
-
-    ensureCloned: (source, id, options = {}) =>
-      ensureMade(id, async ({ partial, unfinished }) => {
-        const { prepare, signal } = options;
-        const from = sourcePath(source);
-        const owner = options.owner ?? (await ownerOf(from));
-        await refuseBelowReserve(root, reserve_bytes, await mechanics.bytesToClone(from));
-        signal?.throwIfAborted();
-        await mechanics.copy(from, unfinished, selectionOf(options), signal);
-        await keepToOurselves(unfinished);
-        // Programs that `prepare` runs under another uid may pass; it alone decides whether they may enter.
-        const copied_ms = await stampMode(partial, 0o711);
-        await prepare?.(unfinished);
-        await settle(unfinished, owner, mechanics.settles_changes && prepare ? copied_ms : undefined, signal);
-        await mechanics.makeDurable(unfinished, false);
-        signal?.throwIfAborted();
-      }),
-
-    ensureDeleted: async (id) => {
-      const paths = volumePaths(root, id);
-      await inTurn(id, async () => {
-        await discard(paths);
-        if (await exists(paths.final)) {
-          await rename(paths.final, paths.deleted);
-          await discard(paths);
-        }
-        await syncDirectory(volumes);
-      });
-    },
-
-    find: async (id) => ((await exists(volumePaths(root, id).final)) ? refTo(id) : undefined),
-
-    list: async () => {
-      const ids = (await readdir(volumes)).map(idOfName).filter((id) => id !== undefined);
-      return [...new Set(ids)].sort();
-    },
-
-    path: sourcePath,
-    measure: (volume) => mechanics.measure(sourcePath(volume)),
-    pool: () => poolState(root, reserve_bytes),
-  };
-
-  function sourcePath({ driver, id }: VolumeRef): string {
-    if (driver !== mechanics.name) throw new Error(`volume ${id} belongs to the storage driver "${driver}"`);
-    return volumePaths(root, id).final;
+  for (let attempt = 1; await exists(partial); attempt++) {
+    for (const name of await readdir(partial)) await removeTree(join(partial, name));
+    await rmdir(partial).catch((error: NodeJS.ErrnoException) => {
+      // A command of a killed Coppice made its copy just now.
+      if (error.code !== 'ENOTEMPTY' || attempt === DISCARD_ATTEMPTS_MAX) throw error;
+    });
   }
+}
+
+/** Last steps on an unfinished volume's files. */
+async function settle(
+  path: string,
+  owner?: VolumeOwner,
+  changed_since_ms?: number,
+  signal?: AbortSignal,
+): Promise<void> {
+  await keepToOurselves(path);
+  await runTreeJob({ kind: 'settle', path, owner, changed_since_ms }, signal);
 }
 
 function selectionOf({ empty_directories = [], omit_files = [] }: TreeOptions): Required<TreeOptions> {

@@ -7,12 +7,15 @@ const GIB = 1024 ** 3;
 
 async function run(args: readonly string[], report: PoolReport = { path: '/data/storage' }) {
   const printed: string[] = [];
-  const created: unknown[] = [];
+  const asked: unknown[] = [];
   const context: PoolContext = {
     dataDirectory: () => '/data',
     createPool: async (options) => {
-      created.push(options);
+      asked.push(options);
       return '/data/pool/mount';
+    },
+    unmountPool: async (data_directory) => {
+      asked.push({ unmounted: data_directory });
     },
     report: async () => report,
     print: (text) => printed.push(text),
@@ -23,7 +26,7 @@ async function run(args: readonly string[], report: PoolReport = { path: '/data/
     command.exitOverride().configureOutput({ writeErr: () => {} });
   }
   await program.parseAsync(['pool', ...args], { from: 'user' });
-  return { text: printed.join(''), created };
+  return { text: printed.join(''), asked };
 }
 
 describe('coppice pool', () => {
@@ -35,8 +38,8 @@ describe('coppice pool', () => {
       ['4294967296', 4 * GIB],
     ];
     for (const [size, size_bytes] of sizes) {
-      const { created, text } = await run(['create', '--size', size, '--path', '/disk/pool.xfs']);
-      assert.deepEqual(created, [{ data_directory: '/data', size_bytes, image: '/disk/pool.xfs' }]);
+      const { asked, text } = await run(['create', '--size', size, '--path', '/disk/pool.xfs']);
+      assert.deepEqual(asked, [{ data_directory: '/data', size_bytes, image: '/disk/pool.xfs' }]);
       assert.match(text, /mounted at \/data\/pool\/mount/);
     }
   });
@@ -46,6 +49,10 @@ describe('coppice pool', () => {
       await assert.rejects(run(['create', '--size', size]), /is not a size; write it like/);
     }
     await assert.rejects(run(['create']), /--size/);
+  });
+
+  test('unmounts the pool of the data directory', async () => {
+    assert.deepEqual((await run(['unmount'])).asked, [{ unmounted: '/data' }]);
   });
 
   test('shows where volumes lie and what is left there', async () => {
