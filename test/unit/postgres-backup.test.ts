@@ -61,7 +61,10 @@ async function copyFiles(
   );
   await mkdir(child.path, { mode: 0o700 });
   for (const { entry, path } of left) if (entry.isDirectory()) await mkdir(join(child.path, path), { recursive: true });
-  const files = left.filter(({ entry }) => entry.isFile()).map(({ path }) => ({ path, order: random() }));
+  // The control file last: it then names a checkpoint that most files were copied before.
+  const files = left
+    .filter(({ entry }) => entry.isFile())
+    .map(({ path }) => ({ path, order: path === 'global/pg_control' ? 1 : random() }));
   files.sort((a, b) => a.order - b.order);
   for (const [index, { path }] of files.entries()) {
     if (index % GROUP_FILES === 0) await pause();
