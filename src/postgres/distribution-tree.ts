@@ -42,7 +42,7 @@ async function copyOneFile(source: string, target: string): Promise<void> {
 
 /** Makes the links that npm leaves out of a package; those that are there stay. */
 export async function hydrateLinks(root: string, links: readonly { path: string; text: string }[]): Promise<void> {
-  for (const { path, text } of links) {
+  for (const { path, text } of links.filter((link) => !LEFT_OUT.test(basename(link.path)))) {
     await symlink(text, join(root, path)).catch((error: NodeJS.ErrnoException) => {
       // EEXIST: the package's own install script ran. ENOENT: the link belongs to a directory that is not copied.
       if (error.code !== 'EEXIST' && error.code !== 'ENOENT') throw error;
