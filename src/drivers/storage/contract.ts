@@ -31,7 +31,10 @@ export interface CloneOptions {
   readonly empty_directories?: readonly string[];
   /** Files directly below the volume that are left out (`postmaster.pid`). */
   readonly omit_files?: readonly string[];
-  /** Runs on the unfinished copy's path before it is made durable and gets its name; a throw discards the copy. */
+  /**
+   * Runs on the unfinished copy's path before it is made durable, belongs to its owner and gets its name; a throw
+   * discards the copy. Nobody else can enter the path meanwhile.
+   */
   readonly prepare?: (path: string) => Promise<void>;
   readonly signal?: AbortSignal;
 }
@@ -56,7 +59,10 @@ export interface StorageDriver {
   readonly capabilities: StorageCapabilities;
   /** Makes an empty volume, lets `fill` write it, makes it durable. Nothing is left when `fill` throws. Existing: returned as it is. */
   ensureCreated(id: string, fill: (path: string) => Promise<void>, owner?: VolumeOwner): Promise<VolumeRef>;
-  /** Makes a copy-on-write copy, durable when this returns. Existing: returned as it is. */
+  /**
+   * Makes a copy-on-write copy, durable when this returns. Existing: returned as it is. Files that vanish meanwhile are left
+   * out; a symbolic link or special file in the source is an error that names it.
+   */
   ensureCloned(source: VolumeRef, id: string, options?: CloneOptions): Promise<VolumeRef>;
   /** Nothing of the volume remains, half-made copies included. Never follows a symbolic link. */
   ensureDeleted(id: string): Promise<void>;

@@ -15,6 +15,14 @@ const idle: Worker[] = [];
 const waiting: ((worker: Worker) => void)[] = [];
 let started = 0;
 
+/** Starts the first thread ahead of the first job, which would otherwise wait for it as long as for a whole clone. */
+export function warmTreeWorkers(): void {
+  if (started > 0) return;
+  const worker = startWorker();
+  worker.unref();
+  idle.push(worker);
+}
+
 /** Runs a job on a thread. Rejects with the signal's reason when aborted; the thread has stopped by then. */
 export async function runTreeJob<Job extends TreeJob>(job: Job, signal?: AbortSignal): Promise<TreeResult<Job>> {
   signal?.throwIfAborted();

@@ -13,7 +13,7 @@ import { syncDirectory } from './durable.ts';
 import { idOfName, type VolumePaths, volumePaths, volumesDirectory } from './layout.ts';
 import { removeTree } from './remove-tree.ts';
 import { namingFullDisk, poolState, refuseBelowReserve } from './space.ts';
-import { runTreeJob } from './tree-workers.ts';
+import { runTreeJob, warmTreeWorkers } from './tree-workers.ts';
 
 export interface StorageDriverOptions {
   /** Directory that holds the volumes; made when it is missing. Its parents must let other users pass. */
@@ -55,6 +55,7 @@ export async function createVolumeDriver(
     // Others may pass, to reach the volume that they own, and may not look around.
     if (await mkdir(path, { recursive: true })) await chmod(path, 0o711);
   }
+  warmTreeWorkers();
   return new VolumeDriver(await mechanicsOf(options.root), options);
 }
 
