@@ -14,11 +14,12 @@ const BACKDATED_MS = 3_600_000;
 
 export interface IssuedCertificate {
   readonly certificate_pem: string;
+  readonly certificate_der: Buffer;
   readonly key_pem: string;
   readonly expires_at: Date;
 }
 
-/** Issues certificates that everybody who was given `certificate_pem` trusts. */
+/** Issues certificates, signed with ECDSA and SHA-256, that everybody who was given `certificate_pem` trusts. */
 export interface CertificateAuthority {
   readonly certificate_pem: string;
   /** @param names host names and IP addresses, the first of them the subject */
@@ -40,7 +41,8 @@ export async function openCertificateAuthority(directory: string): Promise<Certi
       `${directory}: ca.crt was not made with ca.key; restore the pair or remove both to get a new authority`,
     );
   }
-  return { certificate_pem, issue: (names) => issue(names, certificate, keys) };
+  const issuer = await prepareIssuer(certificate, keys);
+  return { certificate_pem, issue: (names) => issue(names, issuer) };
 }
 
 /** The content of a file that one of all makers writes, whole or not at all. */
@@ -112,37 +114,56 @@ async function selfSign(keys: webcrypto.CryptoKeyPair): Promise<string> {
   return `${certificate.toString('pem')}\n`;
 }
 
-async function issue(
-  names: readonly string[],
-  authority: x509.X509Certificate,
-  { privateKey, publicKey }: webcrypto.CryptoKeyPair,
-): Promise<IssuedCertificate> {
+/** What does not differ between certificates. One process holds all their keys, so they share one. */
+interface Issuer {
+  readonly certificate: x509.X509Certificate;
+  readonly signingKey: CryptoKey;
+  readonly leafKey: CryptoKey;
+  readonly leafKey_pem: string;
+  readonly extensions: readonly x509.Extension[];
+}
+
+async function prepareIssuer(certificate: x509.X509Certificate, keys: webcrypto.CryptoKeyPair): Promise<Issuer> {
   const leaf = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
+  const leafKey = leaf.publicKey as CryptoKey;
+  return {
+    certificate,
+    signingKey: keys.privateKey as CryptoKey,
+    leafKey,
+    leafKey_pem: await exportKey(leaf.privateKey),
+    extensions: [
+      new x509.BasicConstraintsExtension(false, undefined, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
+      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+      await x509.AuthorityKeyIdentifierExtension.create(keys.publicKey as CryptoKey),
+      await x509.SubjectKeyIdentifierExtension.create(leafKey),
+    ],
+  };
+}
+
+async function issue(names: readonly string[], issuer: Issuer): Promise<IssuedCertificate> {
   const now = Date.now();
-  const expires_at = new Date(Math.min(now + LEAF_DAYS * DAY_MS, authority.notAfter.getTime()));
+  const expires_at = new Date(Math.min(now + LEAF_DAYS * DAY_MS, issuer.certificate.notAfter.getTime()));
   const certificate = await x509.X509CertificateGenerator.create(
     {
       serialNumber: serialNumber(),
       // A common name has at most 64 characters; the alternative names are what counts.
       subject: [{ CN: [names[0]!.slice(0, 64)] }],
-      issuer: authority.subjectName,
+      issuer: issuer.certificate.subjectName,
       notBefore: new Date(now - BACKDATED_MS),
       notAfter: expires_at,
       signingAlgorithm: ALGORITHM,
-      publicKey: leaf.publicKey as CryptoKey,
-      signingKey: privateKey as CryptoKey,
+      publicKey: issuer.leafKey,
+      signingKey: issuer.signingKey,
       extensions: [
-        new x509.BasicConstraintsExtension(false, undefined, true),
-        new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-        new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+        ...issuer.extensions,
         new x509.SubjectAlternativeNameExtension(
           names.map((name) => ({ type: isIP(name) ? ('ip' as const) : ('dns' as const), value: name })),
         ),
-        await x509.AuthorityKeyIdentifierExtension.create(publicKey as CryptoKey),
-        await x509.SubjectKeyIdentifierExtension.create(leaf.publicKey as CryptoKey),
       ],
     },
     webcrypto as Crypto,
   );
-  return { certificate_pem: certificate.toString('pem'), key_pem: await exportKey(leaf.privateKey), expires_at };
+  const certificate_der = Buffer.from(certificate.rawData);
+  return { certificate_pem: certificate.toString('pem'), certificate_der, key_pem: issuer.leafKey_pem, expires_at };
 }

@@ -35,9 +35,12 @@ export async function localCertificates({
   function mint(name: string) {
     const entry = { served: issueAndServe(), renew_at: Number.POSITIVE_INFINITY };
     async function issueAndServe(): Promise<ServedCertificate> {
-      const { certificate_pem, key_pem, expires_at } = await authority.issue(name === '' ? defaultNames : [name]);
-      entry.renew_at = (Date.now() + expires_at.getTime()) / 2;
-      return serve(certificate_pem, key_pem);
+      const issued = await authority.issue(name === '' ? defaultNames : [name]);
+      entry.renew_at = (Date.now() + issued.expires_at.getTime()) / 2;
+      return {
+        context: secureContext(issued.certificate_pem, issued.key_pem),
+        channelBinding: createHash('sha256').update(issued.certificate_der).digest(),
+      };
     }
     entry.served.catch(() => cache.get(name) === entry && cache.delete(name));
     return entry;
@@ -90,21 +93,20 @@ async function modifiedAt({ certificate, key }: { certificate: string; key: stri
 async function load({ certificate, key }: { certificate: string; key: string }): Promise<ServedCertificate> {
   const [certificate_pem, key_pem] = await Promise.all([readFile(certificate, 'utf8'), readFile(key, 'utf8')]);
   try {
-    return serve(certificate_pem, key_pem);
+    return { context: secureContext(certificate_pem, key_pem), channelBinding: endPointHash(certificate_pem) };
   } catch (cause) {
     throw new Error(`${certificate} and ${key} are not a certificate chain in PEM and its private key`, { cause });
   }
 }
 
-function serve(certificate_pem: string, key_pem: string): ServedCertificate {
-  const context = createSecureContext({
+function secureContext(certificate_pem: string, key_pem: string): SecureContext {
+  return createSecureContext({
     cert: certificate_pem,
     key: key_pem,
     minVersion: 'TLSv1.2',
     // A resumed session shows no certificate, so we would not know which one SCRAM has to bind to.
-    secureOptions: constants.SSL_OP_NO_TICKET,
+    secureOptions: constants.SSL_OP_NO_TICKET | constants.SSL_OP_NO_RENEGOTIATION,
   });
-  return { context, channelBinding: endPointHash(certificate_pem) };
 }
 
 /** `tls-server-end-point`: the leaf hashed with its signature's own hash, SHA-256 in place of anything weaker. */
