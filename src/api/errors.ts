@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
-import { CoppiceError } from '../domain/errors.ts';
+import { CoppiceError, ERRORS } from '../domain/errors.ts';
 import { LIMITS } from '../domain/limits.ts';
 
 /** How long a caller should wait before it asks again for something that is locked or not ready. */
@@ -33,10 +33,11 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
     shown = new CoppiceError('internal');
   }
   if (shown.status === 423 || shown.status === 503) reply.header('retry-after', RETRY_AFTER_SECONDS);
+  // The code is the table's: the framework writes one of its own into errors that validation throws.
   return reply
-    .code(shown.status)
+    .code(ERRORS[shown.kind].status)
     .type('application/json; charset=utf-8')
-    .send(JSON.stringify({ request_id: request.id, code: shown.code, message: shown.message }));
+    .send(JSON.stringify({ request_id: request.id, code: ERRORS[shown.kind].code, message: shown.message }));
 }
 
 /** What the HTTP parser could not make a request of, by its code. */

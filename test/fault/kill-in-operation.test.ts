@@ -87,7 +87,7 @@ describe('Coppice is killed in the middle of an operation', { timeout: 900_000 }
   before(async () => {
     data_directory = await makeDataDirectory();
     const coppice = await startCoppice({ data_directory });
-    const { project, branch, endpoints, connection_uris } = await coppice.must('POST', '/projects', {});
+    const { project, branch, endpoints, connection_uris } = await coppice.must('POST', '/projects', { project: {} });
     await coppice.settled(project.id);
     const uri = connection_uris[0].connection_uri;
     base = { project_id: project.id, branch_id: branch.id, endpoint_id: endpoints[0].id, uri };

@@ -70,7 +70,8 @@ export async function startCoppice(options: CoppiceOptions = {}): Promise<TestCo
   const call = (method: string, path: string, body?: unknown) => callApi(api_port, method, path, body);
   const must = async (method: string, path: string, body?: unknown) => {
     const answer = await call(method, path, body);
-    assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    const { status } = answer;
+    assert.ok(status < 300, `${method} ${path}: ${status} ${JSON.stringify(answer.body)}\n${output()}`);
     return answer.body;
   };
   const end = async (signal: NodeJS.Signals) => {
