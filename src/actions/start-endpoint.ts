@@ -20,7 +20,8 @@ function planStart(endpoint: EndpointView | undefined): StartPlan {
   if (endpoint.disabled) throw new CoppiceError('endpoint_disabled', { id: endpoint.id });
   if (endpoint.last_unfinished === 'start_compute') return { do: 'join', operation_id: endpoint.last_unfinished_id! };
   // A start is queued behind a suspend that is under way, for those who came too late to stop it.
-  const runs = endpoint.observed_state === 'running' && !endpoint.last_unfinished;
+  const serves = endpoint.serves_timeline_id === endpoint.timeline_id;
+  const runs = endpoint.observed_state === 'running' && serves && !endpoint.last_unfinished;
   return { do: runs ? 'nothing' : 'start' };
 }
 

@@ -72,7 +72,7 @@ function followingOperations(before: EndpointView, after: EndpointView): NewOper
     if (after.disabled) return [];
     // Whatever it was, it sleeps afterwards, ready to serve the other branch.
     return [
-      endpointOperation('apply_config', after, { from_timeline_id: before.timeline_id }),
+      { ...endpointOperation('apply_config', after), source_timeline_id: before.timeline_id },
       endpointOperation('suspend_compute', after),
     ];
   }

@@ -5,7 +5,7 @@
 
 export type ClaimMode = 'shared' | 'exclusive';
 
-/** What can be claimed: columns of an operation's row. `source` is the timeline that a branch is made from. */
+/** What can be claimed: columns of an operation's row. `source` is the timeline that a branch or an endpoint comes from. */
 export interface Claims {
   readonly project?: ClaimMode;
   readonly timeline?: ClaimMode;
@@ -45,7 +45,7 @@ export const OPERATION_KINDS = {
   },
   apply_config: {
     title: 'Apply config',
-    claims: { project: 'shared', timeline: 'exclusive', endpoint: 'exclusive' },
+    claims: { project: 'shared', timeline: 'exclusive', source: 'exclusive', endpoint: 'exclusive' },
     attempts: 5,
     deadline_ms: 120_000,
   },

@@ -5,7 +5,7 @@ import type { OpenSession } from '../postgres/session.ts';
 import { learnConfig } from '../store/learned.ts';
 import { findEndpointFacts } from '../store/observations.ts';
 import type { EngineContext } from './context.ts';
-import { sessions } from './server.ts';
+import { servesBranch, sessions } from './server.ts';
 
 /** Takes over the roles, passwords and databases that customers made or changed in SQL. */
 export async function learnFromServer(ctx: EngineContext, branchId: string, open: OpenSession): Promise<void> {
@@ -36,7 +36,7 @@ export function learnOnDemand(ctx: EngineContext): (endpointId: EndpointId) => P
 
 async function learnEndpoint(ctx: EngineContext, id: EndpointId): Promise<void> {
   const facts = await findEndpointFacts(ctx.store, id);
-  if (facts?.compute && facts.observed_state === 'running') {
+  if (facts?.compute && facts.observed_state === 'running' && servesBranch(facts)) {
     await learnFromServer(ctx, facts.branch_id, sessions(ctx, facts.compute));
   }
 }

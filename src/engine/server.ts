@@ -11,6 +11,7 @@ import {
   observeEndpointRemoved,
   observeEndpointRunning,
   observeEndpointStopped,
+  observeEndpointStopping,
 } from '../store/observations.ts';
 import { computeFiles, computeRef, computeSpec, currentSize, specHash } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
@@ -22,6 +23,21 @@ export function sessions(ctx: EngineContext, ref: ComputeRef): OpenSession {
   return (database) => openSession(() => ctx.compute.dial(ref), { database });
 }
 
+/** Whether the server of an endpoint, should one run, is of the timeline that its branch has now. */
+export const servesBranch = (endpoint: Pick<EndpointFacts, 'serves_timeline_id' | 'timeline_id'>): boolean =>
+  endpoint.serves_timeline_id === endpoint.timeline_id;
+
+/** Whether the endpoint's server runs. One that runs on the timeline of another branch is stopped: it is not meant. */
+export async function isServing(ctx: EngineContext, facts: EndpointFacts): Promise<boolean> {
+  const ref = computeRef(ctx, facts);
+  if ((await ctx.compute.observe(ref)).state !== 'running') return false;
+  if (servesBranch(facts)) return true;
+  await observeEndpointStopping(ctx.store, facts.id, true);
+  await ctx.compute.ensureStopped(ref, 'staged');
+  await observeEndpointStopped(ctx.store, facts.id);
+  return false;
+}
+
 /** Brings the endpoint's server up with the roles and databases that it should hold, and opens it to the gateway. */
 export async function bringUp(
   ctx: EngineContext,
@@ -31,10 +47,12 @@ export async function bringUp(
 ): Promise<void> {
   const spec = computeSpec(ctx, facts);
   const ref = computeRef(ctx, facts);
-  // Before the start, so that whatever deletes the endpoint knows that there may be something to remove.
-  if (!facts.compute) await observeEndpointPlaced(ctx.store, facts.id, ref);
-  const { state } = await ctx.compute.observe(ref);
-  if (state !== 'running') {
+  const running = await isServing(ctx, facts);
+  // Before the start, so that whoever deletes or moves the endpoint knows what there may be, and of which timeline.
+  if (!facts.compute || !servesBranch(facts)) {
+    await observeEndpointPlaced(ctx.store, facts.id, { compute: ref, timeline_id: facts.timeline_id });
+  }
+  if (!running) {
     await refuseWhenFull(ctx);
     await ctx.compute.ensureRunning(spec, signal);
     revert.add(() => ctx.compute.ensureStopped(ref, 'immediate'));
@@ -45,7 +63,7 @@ export async function bringUp(
   await observeEndpointRunning(ctx.store, facts.id, {
     started_at: new Date(),
     // A server that was adopted keeps what it was started from.
-    started_spec_hash: state === 'running' ? facts.started_spec_hash : specHash(ctx, facts),
+    started_spec_hash: running ? facts.started_spec_hash : specHash(ctx, facts),
     current_cu: currentSize(facts),
   });
 }

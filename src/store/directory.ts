@@ -14,12 +14,21 @@ export interface DirectoryEndpoint {
 }
 
 export function findDirectoryEndpoint(store: Store, id: EndpointId): Promise<DirectoryEndpoint | undefined> {
-  return store
-    .selectFrom('endpoints')
-    .select(['id', 'branch_id', 'disabled', 'observed_state', 'compute'])
-    .where('id', '=', id)
-    .where('deleted_at', 'is', null)
-    .executeTakeFirst();
+  return (
+    store
+      .selectFrom('endpoints')
+      .innerJoin('branches', 'branches.id', 'endpoints.branch_id')
+      .select(['endpoints.id', 'endpoints.branch_id', 'endpoints.disabled', 'endpoints.compute'])
+      // A server of another timeline is on its way out: nobody is let in who comes for this branch.
+      .select(
+        sql<ObservedCompute>`case when endpoints.observed_state = 'running'
+        and endpoints.serves_timeline_id is distinct from branches.timeline_id
+        then 'stopping' else endpoints.observed_state end`.as('observed_state'),
+      )
+      .where('endpoints.id', '=', id)
+      .where('endpoints.deleted_at', 'is', null)
+      .executeTakeFirst()
+  );
 }
 
 export interface DirectoryRole {
@@ -59,7 +68,8 @@ export interface StartProgress {
 export async function findStartProgress(store: Store, operationId: OperationId): Promise<StartProgress | undefined> {
   const { rows } = await sql<StartProgress>`
     select operations.status, operations.error,
-      operations.started_at is not null and endpoints.observed_state = 'running' as running
+      operations.started_at is not null and endpoints.observed_state = 'running'
+        and endpoints.serves_timeline_id = operations.timeline_id as running
     from operations join endpoints on endpoints.id = operations.endpoint_id
     where operations.id = ${operationId}`.execute(store);
   return rows[0];

@@ -62,15 +62,15 @@ export async function observeConfigApplied(store: Store, id: TimelineId, generat
   await store.updateTable('timelines').set({ applied_config_generation: generation }).where('id', '=', id).execute();
 }
 
-/** From now on something of the endpoint may be on a machine. */
+/** From now on something of the endpoint may be on a machine: a server of this timeline, when one runs. */
 export async function observeEndpointPlaced(
   store: Store,
   id: EndpointId,
-  compute: { driver: string; id: string },
+  { compute, timeline_id }: { compute: { driver: string; id: string }; timeline_id: TimelineId },
 ): Promise<void> {
   await store
     .updateTable('endpoints')
-    .set({ compute: JSON.stringify(compute) })
+    .set({ compute: JSON.stringify(compute), serves_timeline_id: timeline_id, removed_at: null })
     .where('id', '=', id)
     .execute();
 }
@@ -196,6 +196,7 @@ export function findEndpointFacts(store: Store, id: EndpointId) {
       'endpoints.deleted_at',
       'endpoints.observed_state',
       'endpoints.compute',
+      'endpoints.serves_timeline_id',
       'endpoints.started_spec_hash',
       'endpoints.started_at',
       'branches.timeline_id',
@@ -224,13 +225,9 @@ export function findPlacedEndpoints(
   store: Store,
   scope: { timeline_id?: TimelineId; project_id?: ProjectId } = {},
 ): Promise<EndpointRow[]> {
-  let query = store
-    .selectFrom('endpoints')
-    .innerJoin('branches', 'branches.id', 'endpoints.branch_id')
-    .selectAll('endpoints')
-    .where('endpoints.compute', 'is not', null);
-  if (scope.timeline_id) query = query.where('branches.timeline_id', '=', scope.timeline_id);
-  if (scope.project_id) query = query.where('endpoints.project_id', '=', scope.project_id);
+  let query = store.selectFrom('endpoints').selectAll().where('compute', 'is not', null);
+  if (scope.timeline_id) query = query.where('serves_timeline_id', '=', scope.timeline_id);
+  if (scope.project_id) query = query.where('project_id', '=', scope.project_id);
   return query.execute();
 }
 

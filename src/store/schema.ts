@@ -139,6 +139,7 @@ export interface EndpointsTable {
   deleted_at: OptionalTime;
   observed_state: ColumnType<ObservedCompute, ObservedCompute | undefined, ObservedCompute>;
   compute: OptionalJson<{ driver: string; id: string }>;
+  serves_timeline_id: string | null;
   started_spec_hash: string | null;
   current_cu: number | null;
   started_at: OptionalTime;

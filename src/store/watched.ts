@@ -8,6 +8,7 @@ export interface WatchedEndpoint {
   readonly project_id: string;
   readonly branch_id: string;
   readonly timeline_id: string;
+  readonly serves_timeline_id: string | null;
   readonly compute: { driver: string; id: string };
   readonly started_at: Date;
   readonly suspend_timeout_seconds: number;
@@ -17,7 +18,7 @@ export interface WatchedEndpoint {
 export async function findWatchedEndpoints(store: Store): Promise<WatchedEndpoint[]> {
   const { rows } = await sql<WatchedEndpoint>`
     select endpoints.id, endpoints.project_id, endpoints.branch_id, branches.timeline_id, endpoints.compute,
-      endpoints.started_at, endpoints.suspend_timeout_seconds
+      endpoints.serves_timeline_id, endpoints.started_at, endpoints.suspend_timeout_seconds
     from endpoints join branches on branches.id = endpoints.branch_id
     where endpoints.observed_state = 'running' and endpoints.deleted_at is null
       and endpoints.compute is not null and endpoints.started_at is not null
@@ -29,14 +30,21 @@ export async function findWatchedEndpoints(store: Store): Promise<WatchedEndpoin
   return rows;
 }
 
-/** Locks an endpoint for a decision of the platform; false when it is gone, or something is being done to it. */
-export async function lockSettledEndpoint(trx: StoreTransaction, id: EndpointId): Promise<boolean> {
+/**
+ * Holds an endpoint as it is for a decision of the platform; false when it is gone, or something is being done to it.
+ * Whoever changes anything of a project begins with the project's lock, so that nobody waits for each other in a ring.
+ */
+export async function lockSettledEndpoint(
+  trx: StoreTransaction,
+  { id, project_id }: Pick<WatchedEndpoint, 'id' | 'project_id'>,
+): Promise<boolean> {
+  await sql`select from projects where id = ${project_id} for no key update`.execute(trx);
   const { rows } = await sql`
     select from endpoints
     where id = ${id} and deleted_at is null and not exists (
       select from operations where operations.endpoint_id = endpoints.id
         and operations.status in ('scheduling', 'running', 'cancelling')
-    ) for update`.execute(trx);
+    )`.execute(trx);
   return rows.length > 0;
 }
 

@@ -37,7 +37,13 @@ export async function createSleepingProject(api: TestApi, options: TestProjectOp
 
 /** Says that an endpoint's compute was seen to run, or not to. */
 export async function observeEndpoint(api: TestApi, id: string, observed_state: ObservedCompute): Promise<void> {
-  await api.context.store.updateTable('endpoints').set({ observed_state }).where('id', '=', id).execute();
+  await api.context.store
+    .updateTable('endpoints')
+    .from('branches')
+    .set((eb) => ({ observed_state, serves_timeline_id: eb.ref('branches.timeline_id') }))
+    .whereRef('branches.id', '=', 'endpoints.branch_id')
+    .where('endpoints.id', '=', id)
+    .execute();
 }
 
 /** Makes a branch with nothing but a name, and has it ready. */

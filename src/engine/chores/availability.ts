@@ -19,7 +19,7 @@ export function availability(ctx: EngineContext): () => Promise<void> {
 
 async function restart(ctx: EngineContext, endpoint: WatchedEndpoint): Promise<void> {
   const settled = await ctx.intent.transaction().execute(async (trx) => {
-    if (!(await lockSettledEndpoint(trx, endpoint.id))) return false;
+    if (!(await lockSettledEndpoint(trx, endpoint))) return false;
     const crashes = await observeEndpointCrashed(trx, endpoint.id);
     const run_at = crashes > 1 ? new Date(Date.now() + retryDelayMs(crashes - 1)) : undefined;
     const { id: endpoint_id, branch_id, timeline_id } = endpoint;

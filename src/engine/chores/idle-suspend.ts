@@ -5,7 +5,7 @@ import { observeEndpointActive, observeEndpointSteady } from '../../store/observ
 import { findWatchedEndpoints, lockSettledEndpoint, type WatchedEndpoint } from '../../store/watched.ts';
 import type { EngineContext } from '../context.ts';
 import { learnFromServer } from '../learn.ts';
-import { sessions } from '../server.ts';
+import { servesBranch, sessions } from '../server.ts';
 
 /** A compute is looked at eight times in its timeout, within these bounds. */
 const LOOK_INTERVAL_MAX_MS = 10_000;
@@ -70,8 +70,8 @@ async function look(ctx: EngineContext, looks: Map<string, Look>, endpoint: Watc
   await observeEndpointActive(ctx.store, endpoint.id, new Date(last_active_at));
   if (now - endpoint.started_at.getTime() > STEADY_AFTER_MS) await observeEndpointSteady(ctx.store, endpoint.id);
   // What was done in SQL is learnt while it happens, so that the gateway knows it when the compute sleeps.
-  if (activity.busy || !previous || seen > previous.last_active_at)
-    await learnFromServer(ctx, endpoint.branch_id, open);
+  const active = activity.busy || !previous || seen > previous.last_active_at;
+  if (active && servesBranch(endpoint)) await learnFromServer(ctx, endpoint.branch_id, open);
   if (now - last_active_at >= timeout_ms && !activity.busy) await suspend(ctx, endpoint, activity.counters);
 }
 
@@ -83,8 +83,8 @@ function timeoutMs({ suspend_timeout_seconds }: WatchedEndpoint): number {
 
 async function suspend(ctx: EngineContext, endpoint: WatchedEndpoint, counters: ActivityCounters): Promise<void> {
   await ctx.intent.transaction().execute(async (trx) => {
-    // Whoever starts, stops or changes it meanwhile holds this row.
-    if (!(await lockSettledEndpoint(trx, endpoint.id))) return;
+    // Whoever starts, stops or changes it meanwhile waits, or was first.
+    if (!(await lockSettledEndpoint(trx, endpoint))) return;
     await createCall(trx, endpoint.project_id, [
       {
         action: 'suspend_compute',

@@ -2,17 +2,18 @@ import { findEndpointFacts } from '../../store/observations.ts';
 import { specHash } from '../compute-spec.ts';
 import { Revert } from '../revert.ts';
 import type { RunOperation } from '../run-call.ts';
-import { applyConfigTo, bringUp, reconfigure } from '../server.ts';
+import { applyConfigTo, bringUp, isServing, reconfigure } from '../server.ts';
 import { stopPoint } from '../stop-point.ts';
 
 /**
  * The server holds the roles, databases and settings that it should. A sleeping compute is woken for roles and
- * databases; the operation that follows in the call puts it to sleep again. Settings wait for its next start.
+ * databases; the operation that follows in the call puts it to sleep again. Settings wait for its next start. One that
+ * runs for the branch that its endpoint was moved from is stopped first.
  */
 export const applyConfig: RunOperation = async (ctx, operation, signal) => {
   const facts = await findEndpointFacts(ctx.store, operation.endpoint_id!);
   if (!facts || facts.deleted_at) return 'skipped';
-  const running = facts.compute && (await ctx.compute.observe(facts.compute)).state === 'running';
+  const running = await isServing(ctx, facts);
   const behind = facts.applied_config_generation < facts.config_generation;
   if (!running && !behind) return 'skipped';
   if (!running) {

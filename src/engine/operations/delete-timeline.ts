@@ -9,6 +9,8 @@ import { stopPoint } from '../stop-point.ts';
 /** Removes a deleted branch's computes and volume. */
 export const deleteTimeline: RunOperation = async (ctx, operation) => {
   for (const endpoint of await findPlacedEndpoints(ctx.store, { timeline_id: operation.timeline_id! })) {
+    // One that was moved away sleeps, and is started for another branch.
+    if (endpoint.deleted_at === null && endpoint.observed_state === 'stopped') continue;
     await removeCompute(ctx, endpoint, 'staged');
   }
   stopPoint('delete_timeline:stopped');

@@ -142,6 +142,8 @@ create table endpoints (
   -- observed
   observed_state text not null default 'none' check (observed_state in ('none', 'running', 'stopping', 'stopped')),
   compute jsonb,
+  -- The timeline that its server was last started on: another than the branch's while the endpoint or the branch moves.
+  serves_timeline_id uuid references timelines,
   -- What the running server was started with; a difference from the intent needs a restart.
   started_spec_hash text,
   current_cu double precision,
