@@ -31,8 +31,6 @@ const PERIOD_US = 100_000;
 /** v2: above this share of the limit the kernel slows the compute down and takes memory back. */
 const MEMORY_HIGH = 0.9;
 const REMOVE_TIMEOUT_MS = 5000;
-/** Groups of computes are below this one. */
-const PARENT = 'coppice';
 /** v2: a group that hands out controllers may hold no process itself, so ours sit beside the computes in this one. */
 const CONTROL = 'control';
 
@@ -66,16 +64,21 @@ function ownDirectory(proc: string, { root, path }: Mount, controller: string): 
   return below.includes('..') ? path : join(path, below);
 }
 
-/** Looks for groups that this process may make; says why not where it may not. */
-export function detectCgroups(proc = '/proc/self'): Cgroups {
+/**
+ * Looks for groups that this process may make; says why not where it may not.
+ *
+ * @param parent name of the group that those of the computes are below: another one for each installation, since two
+ *   may run in one group and call their computes the same
+ */
+export function detectCgroups(parent: string, proc = '/proc/self'): Cgroups {
   try {
     const all = mounts(proc);
     const unified = all.find(({ type }) => type === 'cgroup2');
     const [cpu, memory] = ['cpu', 'memory'].map((name) =>
       all.find(({ type, options }) => type === 'cgroup' && options.split(',').includes(name)),
     );
-    if (cpu && memory) return versionOne(ownDirectory(proc, cpu, 'cpu'), ownDirectory(proc, memory, 'memory'));
-    if (unified) return versionTwo(ownDirectory(proc, unified, ''));
+    if (cpu && memory) return versionOne(parent, ownDirectory(proc, cpu, 'cpu'), ownDirectory(proc, memory, 'memory'));
+    if (unified) return versionTwo(parent, ownDirectory(proc, unified, ''));
     return unenforced('this system has no control groups for CPU and memory');
   } catch (error) {
     return unenforced(`Coppice may not make control groups here (${(error as Error).message})`);
@@ -178,8 +181,8 @@ async function removeDirectories(group: readonly string[]): Promise<void> {
 
 const quotaMicroseconds = (size: ComputeUnits): number => Math.round(size * PERIOD_US);
 
-function versionOne(cpu: string, memory: string): Cgroups {
-  return groupsIn([join(cpu, PARENT), join(memory, PARENT)], {
+function versionOne(parent: string, cpu: string, memory: string): Cgroups {
+  return groupsIn([join(cpu, parent), join(memory, parent)], {
     limitCpu: ([directory], size) => {
       if (!directory) return;
       writeFileSync(join(directory, 'cpu.cfs_period_us'), String(PERIOD_US));
@@ -198,7 +201,7 @@ function versionOne(cpu: string, memory: string): Cgroups {
   });
 }
 
-function versionTwo(own: string): Cgroups {
+function versionTwo(parent: string, own: string): Cgroups {
   const base = basename(own) === CONTROL ? dirname(own) : own;
   const offered = read(join(base, 'cgroup.controllers')).trim().split(/\s+/);
   if (!offered.includes('cpu') || !offered.includes('memory')) {
@@ -220,7 +223,7 @@ function versionTwo(own: string): Cgroups {
       return fits;
     },
   };
-  return groupsIn([join(base, PARENT)], limits, handOutControllers);
+  return groupsIn([join(base, parent)], limits, handOutControllers);
 }
 
 function handOutControllers(directory: string): void {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, realpathSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Duplex } from 'node:stream';
@@ -60,9 +61,12 @@ class Processes implements ProcessDriver {
 
   constructor({ stateDir, runDir, logger, stop_deadlines, rotate_every_ms = ROTATE_EVERY_MS }: ProcessDriverOptions) {
     mkdirSync(stateDir, { recursive: true, mode: 0o711 });
-    const cgroups = detectCgroups();
+    const directories = { stateDir: realpathSync(stateDir), runDir: resolve(runDir) };
+    const cgroups = detectCgroups(
+      `coppice-${createHash('sha256').update(directories.stateDir).digest('hex').slice(0, 12)}`,
+    );
     this.#host = {
-      directories: { stateDir: realpathSync(stateDir), runDir: resolve(runDir) },
+      directories,
       cgroups,
       exits: new ExitWatch(),
       deadlines: { ...STOP_DEADLINES, ...stop_deadlines },
