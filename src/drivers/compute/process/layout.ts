@@ -56,7 +56,6 @@ export function serverArguments(layout: ComputeLayout, data_directory: string): 
   const settings = {
     hba_file: join(layout.directory, 'pg_hba.conf'),
     ident_file: join(layout.directory, 'pg_ident.conf'),
-    external_pid_file: '',
     listen_addresses: '',
     port: SOCKET_PORT,
     unix_socket_directories: layout.socket_directory,

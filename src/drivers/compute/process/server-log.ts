@@ -49,7 +49,7 @@ export function rawLines(path: string, from: number): string[] {
 export function tailLines(path: string, count: number, from = 0): string[] {
   let lines = rawLines(path, from);
   if (from === 0 && lines.length < count) lines = [...rawLines(`${path}.1`, 0), ...lines];
-  if (count <= 0) return [];
+  if (count <= 0 || lines.length === 0) return [];
   // Together, since a statement may have been logged over several lines.
   const text = redact(lines.join('\n')).split('\n');
   return text.slice(-count).map((line) => line.slice(0, LINE_MAX_CHARACTERS));
