@@ -1,5 +1,5 @@
 import { escapeIdentifier } from 'pg';
-import { createDatabase, dropDatabase, grantDatabase, renameDatabase } from './databases.ts';
+import { createDatabase, dropDatabase, grantDatabase, OWN_DATABASES, renameDatabase } from './databases.ts';
 import { applyRole, type DesiredRole, dropRole } from './roles.ts';
 import type { OpenSession, Session } from './session.ts';
 
@@ -86,22 +86,27 @@ async function applyDatabases(
     if (presentNames.has(name)) await grantDatabase(postgres, name, owner_name);
 }
 
-/** Names by oid. */
+/** Names by oid; the platform's own are none that could be claimed. */
 async function presentDatabases(postgres: Session): Promise<Map<string, string>> {
   const { rows } = await postgres.query<{ oid: string; name: string }>(
-    'SELECT oid::text, datname AS name FROM pg_database',
+    'SELECT oid::text, datname AS name FROM pg_database WHERE datname <> ALL ($1)',
+    [OWN_DATABASES],
   );
   return new Map(rows.map(({ oid, name }) => [oid, name]));
 }
 
 /**
  * Which database of the server each of ours is: its oid by our id. What is seen for the first time is found by name,
- * those first that were applied before, and is written down.
+ * those first that were applied before, and is written down. Customers can write to that table (`pg_write_all_data`), so
+ * nothing is believed of it but which of their own databases is meant.
  */
 async function claimDatabases(postgres: Session, databases: readonly DesiredDatabase[]): Promise<Map<string, string>> {
   await postgres.query('CREATE SCHEMA IF NOT EXISTS coppice');
   await postgres.query('CREATE TABLE IF NOT EXISTS coppice.databases (id text PRIMARY KEY, oid oid NOT NULL)');
-  const { rows } = await postgres.query<{ id: string; oid: string }>('SELECT id, oid::text FROM coppice.databases');
+  const { rows } = await postgres.query<{ id: string; oid: string }>(
+    'SELECT id, oid::text FROM coppice.databases WHERE id = ANY ($1)',
+    [databases.map(({ id }) => String(id))],
+  );
   const claims = new Map(rows.map(({ id, oid }) => [id, oid]));
   const byName = new Map([...(await presentDatabases(postgres))].map(([oid, name]) => [name, oid]));
   const taken = new Set(databases.map(({ id }) => claims.get(String(id))));
@@ -114,7 +119,7 @@ async function claimDatabases(postgres: Session, databases: readonly DesiredData
     claims.set(String(id), oid);
     await postgres.query('INSERT INTO coppice.databases VALUES ($1, $2)', [String(id), oid]);
   }
-  return new Map([...claims].filter(([id]) => databases.some((database) => String(database.id) === id)));
+  return claims;
 }
 
 /** A rename waits until its new name is free (a to c, then b to a); where names go round, one steps aside. */

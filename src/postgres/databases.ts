@@ -10,7 +10,8 @@ export interface ObservedDatabase {
   readonly owner_name: string;
 }
 
-const OWN_DATABASES = ['postgres', 'template0', 'template1'];
+/** The platform's own; customers may enter them, and they are never changed for them. */
+export const OWN_DATABASES: readonly string[] = ['postgres', 'template0', 'template1'];
 const IN_USE_TRIES = 10;
 const OBJECT_IN_USE = '55006';
 

@@ -31,6 +31,8 @@ const STEADY = {
   default_transaction_deferrable: 'off',
   standard_conforming_strings: 'on',
   quote_all_identifiers: 'off',
+  local_preload_libraries: '',
+  exit_on_error: 'off',
   check_function_bodies: 'off',
   default_tablespace: '',
   temp_tablespaces: '',
