@@ -14,3 +14,11 @@ export interface PumpEvents {
   /** Writing failed; the source is not read any further until `discard`. */
   onSinkError(error: Error): void;
 }
+
+/** Where a pump puts bytes. */
+export interface Sink {
+  /** False when the sink is full, or broken, and keeps the memory of these bytes; it then calls `onReady` or `onError`. */
+  write(bytes: Buffer): boolean;
+  onReady: () => void;
+  onError: (error: Error) => void;
+}

@@ -2,12 +2,13 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { getSystemErrorName } from 'node:util';
-import type { Pump, PumpEvents } from './pump.ts';
+import type { Pump, PumpEvents, Sink } from './pump.ts';
 
 /**
- * The one module that reaches into Node: a pump that reads from and writes to the handles under two sockets. A stream
- * costs a new buffer for each read and a request, a tick and several calls for each write; with small messages that is
- * more than the two system calls. What it uses is looked for first, and where something is missing the streams serve.
+ * The one module that reaches into Node: a source and a sink over the handle under a socket. A stream costs a new buffer
+ * for each read, and a request, a tick and several calls for each write; with small messages that is more than the two
+ * system calls. And a stream whose write fails can no longer be read, while a server may have said why it closed. What
+ * this uses is looked for first, and where something is missing the streams serve.
  */
 
 interface WriteRequest {
@@ -56,8 +57,8 @@ function handleOf(stream: Duplex): StreamHandle | undefined {
   return METHODS.every((method) => typeof handle[method] === 'function') ? handle : undefined;
 }
 
-/** True when this Node has what `pumpRaw` needs, and the stream is a plain socket that is open. */
-export const canPumpRaw = (stream: Duplex): boolean => binding !== undefined && handleOf(stream) !== undefined;
+/** True when this Node has what is needed here, and the stream is a plain socket that is open. */
+export const isRaw = (stream: Duplex): boolean => binding !== undefined && handleOf(stream) !== undefined;
 
 /** Most messages are small, and thousands of sessions idle; whoever fills a buffer gets a large one. */
 const SMALL_BYTES = 8 * 1024;
@@ -66,56 +67,96 @@ const LARGE_BYTES = 64 * 1024;
 const SMALL_READS = 64;
 
 /**
- * Pumps between two sockets for which `canPumpRaw` holds. Both stay usable for `end` and `destroy`, and their streams
- * carry nothing any more. Each direction has its own buffer, which an unfinished write keeps while reading rests.
+ * A sink over the handle of a socket for which `isRaw` holds. Its stream must have nothing left to write, and writes
+ * nothing any more, but can still be ended and destroyed.
  */
-export function pumpRaw(source: Duplex, sink: Duplex, events: PumpEvents): Pump {
-  const pump = new RawPump(handleOf(source)!, handleOf(sink)!, events);
-  // What the streams still hold goes first, through them.
+export function rawSink(stream: Duplex): Sink {
+  return new RawSink(handleOf(stream)!);
+}
+
+class RawSink implements Sink {
+  onReady: () => void = () => undefined;
+  onError: (error: Error) => void = () => undefined;
+  readonly #handle: StreamHandle;
+  readonly #state = binding!.streamBaseState;
+  /** Reused by every write that is done at once, which most are. */
+  #request = this.#newRequest();
+  #unfinished = 0;
+
+  constructor(handle: StreamHandle) {
+    this.#handle = handle;
+  }
+
+  write(bytes: Buffer): boolean {
+    const status = this.#handle.writeBuffer(this.#request, bytes);
+    if (status !== 0) {
+      this.onError(systemError(status, 'write'));
+      return false;
+    }
+    if (!this.#state[binding!.kLastWriteWasAsync]) return true;
+    this.#request.buffer = bytes;
+    this.#request = this.#newRequest();
+    this.#unfinished++;
+    return false;
+  }
+
+  #newRequest(): WriteRequest {
+    const request = new binding!.WriteWrap();
+    request.oncomplete = (status) => {
+      this.#unfinished--;
+      if (status < 0) this.onError(systemError(status, 'write'));
+      else if (this.#unfinished === 0) this.onReady();
+    };
+    return request;
+  }
+}
+
+/**
+ * A pump from the handle of a socket for which `isRaw` holds. Its stream, paused, reads nothing any more. It has one
+ * buffer, which a full sink keeps while reading rests.
+ */
+export function pumpRaw(source: Duplex, sink: Sink, events: PumpEvents): Pump {
+  const pump = new RawPump(handleOf(source)!, sink, events);
+  // What the stream still holds goes first.
   source.pause();
+  let full = false;
   for (let chunk = source.read() as Buffer | null; chunk !== null; chunk = source.read() as Buffer | null) {
     events.count(chunk.length);
-    sink.write(chunk);
+    if (!sink.write(chunk)) full = true;
   }
-  if (sink.writableLength === 0) pump.start();
-  else sink.write(Buffer.alloc(0), () => pump.start());
+  pump.start(!full);
   return pump;
 }
 
 class RawPump implements Pump {
-  readonly #from: StreamHandle;
-  readonly #to: StreamHandle;
+  readonly #handle: StreamHandle;
+  readonly #sink: Sink;
   readonly #events: PumpEvents;
   readonly #state = binding!.streamBaseState;
   #buffer: Buffer = Buffer.allocUnsafeSlow(SMALL_BYTES);
   /** The part of the buffer that the last read filled; kept, since messages of one length follow each other. */
   #view: Buffer = this.#buffer;
-  #request: WriteRequest;
   #smallReads = 0;
   #discarding = false;
 
-  constructor(from: StreamHandle, to: StreamHandle, events: PumpEvents) {
-    this.#from = from;
-    this.#to = to;
+  constructor(handle: StreamHandle, sink: Sink, events: PumpEvents) {
+    this.#handle = handle;
+    this.#sink = sink;
     this.#events = events;
-    this.#request = this.#newRequest();
+    sink.onReady = () => void handle.readStart();
+    sink.onError = events.onSinkError;
   }
 
-  start(): void {
-    this.#from.useUserBuffer(this.#buffer);
-    this.#from.onread = this.#onRead;
-    this.#from.readStart();
+  start(reading: boolean): void {
+    this.#handle.readStop();
+    this.#handle.useUserBuffer(this.#buffer);
+    this.#handle.onread = this.#onRead;
+    if (reading) this.#handle.readStart();
   }
 
   discard(): void {
     this.#discarding = true;
-    this.#from.readStart();
-  }
-
-  #newRequest(): WriteRequest {
-    const request = new binding!.WriteWrap();
-    request.oncomplete = this.#onWritten;
-    return request;
+    this.#handle.readStart();
   }
 
   /** Returns the buffer for the next read where it changes. */
@@ -128,19 +169,10 @@ class RawPump implements Pump {
     if (this.#discarding) return undefined;
     this.#events.count(bytes);
     if (this.#view.length !== bytes) this.#view = this.#buffer.subarray(0, bytes);
-    const status = this.#to.writeBuffer(this.#request, this.#view);
-    if (status !== 0) {
-      this.#from.readStop();
-      this.#events.onSinkError(systemError(status, 'write'));
-      return undefined;
-    }
-    if (this.#state[binding!.kLastWriteWasAsync]) {
-      this.#from.readStop();
-      this.#request.buffer = this.#view;
-      this.#request = this.#newRequest();
-      return this.#useBuffer(this.#buffer.length);
-    }
-    return this.#fitBuffer(bytes);
+    if (this.#sink.write(this.#view)) return this.#fitBuffer(bytes);
+    // A broken sink has had the rest discarded by now.
+    if (!this.#discarding) this.#handle.readStop();
+    return this.#useBuffer(this.#buffer.length);
   };
 
   #fitBuffer(bytes: number): Buffer | undefined {
@@ -160,11 +192,6 @@ class RawPump implements Pump {
     this.#view = this.#buffer;
     return this.#buffer;
   }
-
-  readonly #onWritten = (status: number): void => {
-    if (status < 0) this.#events.onSinkError(systemError(status, 'write'));
-    else this.#from.readStart();
-  };
 
   #onReadFailed(status: number): void {
     const error = systemError(status, 'read');

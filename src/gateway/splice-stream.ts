@@ -1,18 +1,34 @@
 import type { Duplex } from 'node:stream';
-import type { Pump, PumpEvents } from './pump.ts';
+import type { Pump, PumpEvents, Sink } from './pump.ts';
 
 /**
- * A pump over the public stream API, for any two streams. A failed write destroys the sink, which its own reader hears
- * of, so there is no sink error here.
+ * A sink over the public stream API. A failed write destroys the stream, which its own reader hears of, so there is no
+ * error here.
+ * @param copies for a source that reuses its memory
+ */
+export function streamSink(stream: Duplex, { copies }: { copies: boolean }): Sink {
+  const sink: Sink = {
+    write: (bytes) => !stream.writable || stream.write(copies ? Buffer.from(bytes) : bytes),
+    onReady: () => undefined,
+    onError: () => undefined,
+  };
+  stream.on('drain', () => sink.onReady());
+  return sink;
+}
+
+/**
+ * A pump over the public stream API.
  * @param filter changes what is passed on; what it throws counts as an error of the source
  */
 export function pumpStream(
   source: Duplex,
-  sink: Duplex,
+  sink: Sink,
   filter: ((chunk: Buffer) => Buffer) | undefined,
-  events: Pick<PumpEvents, 'count' | 'onEnd' | 'onSourceError'>,
+  events: PumpEvents,
 ): Pump {
   let discarding = false;
+  sink.onReady = () => source.resume();
+  sink.onError = events.onSinkError;
   source.on('data', (chunk: Buffer) => {
     if (discarding) return;
     events.count(chunk.length);
@@ -21,20 +37,19 @@ export function pumpStream(
       if (filter) passed = filter(chunk);
     } catch (error) {
       discarding = true;
-      return events.onSourceError(error as Error);
+      events.onSourceError(error as Error);
+      return;
     }
-    if (passed.length > 0 && sink.writable && !sink.write(passed)) source.pause();
+    if (passed.length > 0 && !sink.write(passed)) source.pause();
   });
-  const resume = () => source.resume();
-  sink.on('drain', resume);
   source.on('end', events.onEnd);
   source.on('error', events.onSourceError);
   if (source.readableEnded) queueMicrotask(events.onEnd);
-  else resume();
+  else source.resume();
   return {
     discard() {
       discarding = true;
-      resume();
+      source.resume();
     },
   };
 }

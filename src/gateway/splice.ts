@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { Pump, PumpEvents } from './pump.ts';
-import { canPumpRaw, pumpRaw } from './splice-raw.ts';
-import { pumpStream } from './splice-stream.ts';
+import { isRaw, pumpRaw, rawSink } from './splice-raw.ts';
+import { pumpStream, streamSink } from './splice-stream.ts';
 
 /** Bytes that went through: `bytes_in` from the client, `bytes_out` to it. */
 export interface SpliceCounters {
@@ -39,8 +39,15 @@ export interface SpliceEnd {
  * Joins a client and a server, both paused, until both are closed. The end of one side is passed on as a half-close, so
  * that a client that closes early still gets its answers, and what the server said last reaches the client.
  */
-export function splice(client: Duplex, server: Duplex, options: SpliceOptions): Promise<SpliceEnd> {
+export async function splice(client: Duplex, server: Duplex, options: SpliceOptions): Promise<SpliceEnd> {
+  // Handles must not overtake what the streams have still to write.
+  await Promise.all([flushed(client), flushed(server)]);
   return new Splice(client, server, options).done;
+}
+
+async function flushed(stream: Duplex): Promise<void> {
+  if (stream.writableLength === 0 || stream.destroyed) return;
+  await new Promise((resolve) => stream.write(Buffer.alloc(0), resolve));
 }
 
 class Splice {
@@ -61,9 +68,15 @@ class Splice {
     this.#options = options;
     this.done = this.#untilClosed();
     const { counters, filter } = options;
-    const raw = options.raw && !filter && canPumpRaw(client) && canPumpRaw(server);
-    const pump = (source: Duplex, sink: Duplex, events: PumpEvents) =>
-      raw ? pumpRaw(source, sink, events) : pumpStream(source, sink, source === client ? filter : undefined, events);
+    const raw = new Map([
+      [client, options.raw && !filter && isRaw(client)],
+      [server, options.raw && isRaw(server)],
+    ]);
+    const pump = (source: Duplex, sink: Duplex, events: PumpEvents) => {
+      const into = raw.get(sink) ? rawSink(sink) : streamSink(sink, { copies: raw.get(source)! });
+      if (raw.get(source)) return pumpRaw(source, into, events);
+      return pumpStream(source, into, source === client ? filter : undefined, events);
+    };
     this.#fromClient = pump(client, server, {
       count: (bytes) => {
         counters.bytes_in += bytes;
@@ -71,7 +84,7 @@ class Splice {
       onEnd: () => this.#onClientEnd(),
       onSourceError: (error) => this.#onClientBroken(error),
       // The server may have said why before it closed; its own end is still to be read.
-      onSinkError: () => this.#fromClient.discard(),
+      onSinkError: () => queueMicrotask(() => this.#fromClient.discard()),
     });
     pump(server, client, {
       count: (bytes) => {
