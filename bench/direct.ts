@@ -1,0 +1,146 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { inspectCompute } from './bare-server.ts';
+import { absoluteFigure, type Figure, ratioFigure } from './figure.ts';
+import { createProject, startInstallation } from './installation.ts';
+import { startPgBouncer } from './pgbouncer.ts';
+import { cpuMilliseconds } from './processes.ts';
+import { type MeasureOptions, roundsOf } from './section.ts';
+
+const run = promisify(execFile);
+const ROUNDS = 7;
+const ROUND_SECONDS = 5;
+const CLIENTS = 16;
+const SCALE = 10;
+
+/** What stands between pgbench and the compute. */
+interface Between {
+  readonly pid: number;
+  readonly port: number;
+  /** Startup options that tell it which compute is meant. */
+  readonly options?: string;
+}
+
+interface Login {
+  readonly user: string;
+  readonly password: string;
+  readonly database: string;
+}
+
+type SslMode = 'disable' | 'require';
+type QueryMode = 'simple' | 'prepared';
+
+interface Throughput {
+  readonly tps: number;
+  readonly cpu_ms_per_1000: number;
+}
+
+const ROWS: readonly { readonly sslmode: SslMode; readonly mode: QueryMode; readonly at_least?: number }[] = [
+  { sslmode: 'disable', mode: 'simple', at_least: 0.95 },
+  { sslmode: 'require', mode: 'simple', at_least: 0.95 },
+  { sslmode: 'disable', mode: 'prepared' },
+  { sslmode: 'require', mode: 'prepared' },
+];
+
+/**
+ * Throughput of a direct connection through the gateway beside PgBouncer in session mode: the same pgbench, over TCP,
+ * in front of the same compute's Unix socket.
+ */
+export async function measure(options: MeasureOptions): Promise<Figure[]> {
+  const rounds = roundsOf(options, ROUNDS, 2);
+  const seconds = options.quick ? 2 : ROUND_SECONDS;
+  await using installation = await startInstallation({ pool_gib: 4 });
+  // Of the machine's size: what stands in front is measured, not the compute's share of the CPU.
+  const project = await createProject(installation, {
+    default_endpoint_settings: { autoscaling_limit_min_cu: 2, autoscaling_limit_max_cu: 2 },
+  });
+  const uri = new URL(project.connection_uri);
+  const login: Login = {
+    user: decodeURIComponent(uri.username),
+    password: decodeURIComponent(uri.password),
+    database: uri.pathname.slice(1),
+  };
+  const { layout, record } = inspectCompute(installation, project.endpoint_id);
+  const { socket_directory } = layout;
+  await using bouncer = await startPgBouncer({ ...login, socket_directory, owner: record.owner });
+  const { coppice } = installation;
+  const gateway: Between = {
+    ...{ pid: coppice.process.pid!, port: coppice.pg_port },
+    options: uri.searchParams.get('options') ?? undefined,
+  };
+  options.tell(`filling pgbench's tables at scale ${SCALE}`);
+  await pgbench(gateway, login, 'disable', ['-i', '-q', '-s', String(SCALE)]);
+  const figures: Figure[] = [];
+  for (const row of ROWS) {
+    const arguments_ = ['-n', '-S', '-c', String(CLIENTS), '-j', '1', '-M', row.mode, '-T', String(seconds)];
+    const ours: Throughput[] = [];
+    const peer: Throughput[] = [];
+    for (let round = -1; round < rounds; round += 1) {
+      const order = [
+        { between: gateway, into: ours },
+        { between: bouncer, into: peer },
+      ];
+      for (const { between, into } of round % 2 === 0 ? order : order.reverse()) {
+        options.signal.throwIfAborted();
+        const throughput = await measureOnce(between, login, row.sslmode, arguments_);
+        if (round >= 0) into.push(throughput);
+      }
+    }
+    figures.push(...figuresOf(row, { ours, peer, version: bouncer.version }));
+    options.tell(`${row.sslmode} ${row.mode} done`);
+  }
+  return figures;
+}
+
+function figuresOf(
+  { sslmode, mode, at_least }: (typeof ROWS)[number],
+  { ours, peer, version }: { ours: Throughput[]; peer: Throughput[]; version: string },
+): Figure[] {
+  const what = `pgbench -S -c ${CLIENTS} -M ${mode}, ${sslmode === 'require' ? 'TLS' : 'plain text'}`;
+  const peer_is = `${version}, session mode`;
+  const sides = (field: keyof Throughput) => ({
+    ours: ours.map((round) => round[field]),
+    peer: peer.map((round) => round[field]),
+    peer_is,
+  });
+  return [
+    ratioFigure({ what, unit: 'tps', ...sides('tps'), at_least }),
+    absoluteFigure({
+      ...{ what: `${what}: CPU of what stands between`, unit: 'ms / 1000 transactions' },
+      ...sides('cpu_ms_per_1000'),
+    }),
+  ];
+}
+
+async function measureOnce(
+  between: Between,
+  login: Login,
+  sslmode: SslMode,
+  arguments_: readonly string[],
+): Promise<Throughput> {
+  const before = cpuMilliseconds(between.pid);
+  const output = await pgbench(between, login, sslmode, arguments_);
+  const cpu_ms = cpuMilliseconds(between.pid) - before;
+  const [, tps] = /^tps = ([\d.]+) \(without initial connection time\)$/m.exec(output) ?? [];
+  const [, transactions] = /^number of transactions actually processed: (\d+)/m.exec(output) ?? [];
+  const [, failed = '0'] = /^number of failed transactions: (\d+)/m.exec(output) ?? [];
+  if (tps === undefined || transactions === undefined || failed !== '0') throw new Error(`pgbench said:\n${output}`);
+  return { tps: Number(tps), cpu_ms_per_1000: (cpu_ms * 1000) / Number(transactions) };
+}
+
+/** Runs pgbench; returns what it prints. The password is in its environment, where only root and its own user look. */
+async function pgbench(
+  { port, options }: Between,
+  { user, password, database }: Login,
+  sslmode: SslMode,
+  arguments_: readonly string[],
+): Promise<string> {
+  const { stdout } = await run(
+    'pgbench',
+    [...arguments_, '-h', '127.0.0.1', '-p', String(port), '-U', user, database],
+    {
+      env: { PATH: process.env.PATH, PGPASSWORD: password, PGSSLMODE: sslmode, ...(options && { PGOPTIONS: options }) },
+    },
+  );
+  return stdout;
+}

@@ -1,0 +1,139 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { inspect, parseArgs } from 'node:util';
+import { type Figure, formatFigures } from './figure.ts';
+import { BUSY_PERCENT_MAX, describeMachine, formatMachine, type Machine } from './machine.ts';
+import type { MeasureOptions, Section } from './section.ts';
+
+/** In the order in which they run. */
+const SECTIONS: Readonly<Record<string, () => Promise<Section>>> = {
+  wake: () => import('./wake.ts'),
+  branch: () => import('./branch.ts'),
+  create: () => import('./create.ts'),
+  direct: () => import('./direct.ts'),
+  api: () => import('./api.ts'),
+  idle: () => import('./idle.ts'),
+  many: () => import('./many.ts'),
+};
+
+const USAGE = `npm run bench -- [${Object.keys(SECTIONS).join('|')}]... [--rounds N] [--json file] [--quick] [--seed N]`;
+const ROUNDS_MIN = 7;
+const FAILURE_CHARACTERS = 5000;
+const FAILURE_LINE_CHARACTERS = 300;
+
+interface Wanted {
+  readonly names: readonly string[];
+  readonly rounds?: number;
+  readonly json?: string;
+  readonly quick: boolean;
+  readonly seed: number;
+}
+
+interface Failure {
+  readonly section: string;
+  readonly message: string;
+}
+
+function readArguments(): Wanted {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      rounds: { type: 'string' },
+      json: { type: 'string' },
+      quick: { type: 'boolean', default: false },
+      seed: { type: 'string' },
+    },
+  });
+  const unknown = positionals.filter((name) => !(name in SECTIONS));
+  if (unknown.length > 0) throw new Error(`there is no section ${unknown.join(', ')}`);
+  const rounds = values.rounds === undefined ? undefined : Number(values.rounds);
+  if (rounds !== undefined && !(Number.isInteger(rounds) && rounds > 0)) throw new Error('--rounds takes a number');
+  if (rounds !== undefined && rounds < ROUNDS_MIN && !values.quick) {
+    throw new Error(`a figure is the median of at least ${ROUNDS_MIN} rounds; fewer only with --quick`);
+  }
+  return {
+    names: positionals.length > 0 ? positionals : Object.keys(SECTIONS),
+    rounds,
+    json: values.json,
+    quick: values.quick,
+    seed: values.seed === undefined ? Math.floor(Math.random() * 2 ** 32) : Number(values.seed),
+  };
+}
+
+/** The first interrupt lets the section at work clean up after itself, which takes seconds; the second one does not. */
+function listenForInterrupts(): AbortSignal {
+  const controller = new AbortController();
+  for (const name of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(name, () => {
+      process.stderr.write(`\n${name}: cleaning up\n`);
+      controller.abort(new Error(`stopped by ${name}`));
+    });
+  }
+  return controller.signal;
+}
+
+async function measureAll({ names, ...wanted }: Wanted): Promise<{ figures: Figure[]; failures: Failure[] }> {
+  const figures: Figure[] = [];
+  const failures: Failure[] = [];
+  const signal = listenForInterrupts();
+  for (const name of names) {
+    if (signal.aborted) break;
+    const began = performance.now();
+    const tell = (text: string) =>
+      process.stderr.write(`${name} ${((performance.now() - began) / 1000).toFixed(0).padStart(4)} s  ${text}\n`);
+    const options: MeasureOptions = { ...wanted, signal, tell };
+    try {
+      const section = await SECTIONS[name]!();
+      const measured = await section.measure(options);
+      figures.push(...measured);
+      if (names.length > 1) process.stderr.write(`${formatFigures(measured)}\n`);
+    } catch (error) {
+      tell(inspect(error).slice(0, FAILURE_CHARACTERS));
+      const first = firstCause(error);
+      const message = first instanceof Error ? first.message : String(first);
+      // An error may carry the whole log of a process.
+      failures.push({ section: name, message: message.split('\n', 1)[0]!.slice(0, FAILURE_LINE_CHARACTERS) });
+    }
+  }
+  return { figures, failures };
+}
+
+/** What went wrong before cleaning up went wrong, too. */
+const firstCause = (error: unknown): unknown =>
+  error instanceof SuppressedError ? firstCause(error.suppressed) : error;
+
+function warnings({ quick }: Wanted, { busy_percent }: Machine): string[] {
+  const busy = `Something else used ${busy_percent} % of the processors before the run`;
+  return [
+    ...(quick ? ['Quick: too few rounds and too little data for figures that mean anything.'] : []),
+    ...(busy_percent > BUSY_PERCENT_MAX ? [`${busy}: these figures are not to be published.`] : []),
+  ];
+}
+
+async function main(): Promise<void> {
+  const wanted = readArguments();
+  const command = ['npm run bench', ...(process.argv.length > 2 ? ['--', ...process.argv.slice(2)] : [])].join(' ');
+  process.stderr.write('Nothing else may run on this machine meanwhile.\n');
+  const machine = await describeMachine();
+  const date = new Date().toISOString();
+  const warned = warnings(wanted, machine);
+  for (const warning of warned) process.stderr.write(`${warning}\n`);
+  const { figures, failures } = await measureAll(wanted);
+  const lines = [
+    `${date.slice(0, 10)}, ${formatMachine(machine)}. \`${command}\`, seed ${wanted.seed}, commit ${machine.commit ?? 'unknown'}.`,
+    ...warned,
+    ...failures.map(({ section, message }) => `Section ${section} failed: ${message}`),
+  ];
+  process.stdout.write(`${lines.join('\n')}\n\n${formatFigures(figures)}\n`);
+  const file = wanted.json ?? join(import.meta.dirname, 'results', `${date.replaceAll(':', '-').slice(0, 19)}.json`);
+  await mkdir(dirname(file), { recursive: true });
+  const { quick, seed } = wanted;
+  await writeFile(file, `${JSON.stringify({ date, command, quick, seed, machine, figures, failures }, null, 2)}\n`);
+  process.stderr.write(`Written to ${file}.\n`);
+  if (failures.length > 0) process.exitCode = 1;
+}
+
+await main().catch((error: Error) => {
+  process.stderr.write(`${error.message}\n${USAGE}\n`);
+  process.exitCode = 2;
+});
