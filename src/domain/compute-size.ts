@@ -15,14 +15,14 @@ export interface ComputeRange {
 const GIB = 1024 ** 3;
 
 /** Fixed sizes: 0.25, 0.5, every integer 1..16, every even integer 18..56. */
-export const FIXED_SIZES_CU: readonly ComputeUnits[] = [
+const FIXED_SIZES_CU: readonly ComputeUnits[] = [
   0.25,
   0.5,
   ...Array.from({ length: 16 }, (_, index) => index + 1),
   ...Array.from({ length: 20 }, (_, index) => 18 + index * 2),
 ];
 export const AUTOSCALING_MAX_CU: ComputeUnits = 16;
-export const AUTOSCALING_SPAN_MAX_CU: ComputeUnits = 8;
+const AUTOSCALING_SPAN_MAX_CU: ComputeUnits = 8;
 export const DEFAULT_RANGE: ComputeRange = { min_cu: 0.25, max_cu: 0.25 };
 
 /** Why a range is not allowed, as a sentence for the caller; undefined when it is allowed. */

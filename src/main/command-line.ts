@@ -9,12 +9,7 @@ import { CommandError } from '../drivers/storage/command.ts';
 import { createPool } from '../drivers/storage/create-pool.ts';
 import { unmountPool } from '../drivers/storage/pool.ts';
 import { PoolError } from '../drivers/storage/pool-error.ts';
-import { diagnose } from './diagnose.ts';
-import { withKeys } from './keys.ts';
-import { reportStatus } from './report-status.ts';
 import { StartError } from './start-error.ts';
-import { reportStorage } from './storage-report.ts';
-import { up } from './up.ts';
 import { VERSION } from './version.ts';
 
 /** Reads the arguments, runs the command, and sets the exit code: 0, or 1 after one sentence on standard error. */
@@ -27,15 +22,24 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
     .description('Serverless Postgres on your own machines.')
     .version(VERSION, '-V, --version', 'show the version')
     .showHelpAfterError('(coppice --help tells more)');
-  registerUp(program, up);
-  registerStatus(program, { settings, report: reportStatus, print });
-  registerDoctor(program, { settings, diagnose, print });
-  registerKeys(program, { settings, withKeys, print });
+  // What a command needs is loaded when it runs: most of the program, for some.
+  registerUp(program, async (given) => (await import('./up.ts')).up(given));
+  registerStatus(program, {
+    settings,
+    print,
+    report: async (of) => (await import('./report-status.ts')).reportStatus(of),
+  });
+  registerDoctor(program, { settings, print, diagnose: async (of) => (await import('./diagnose.ts')).diagnose(of) });
+  registerKeys(program, {
+    settings,
+    print,
+    withKeys: async (of, use) => (await import('./keys.ts')).withKeys(of, use),
+  });
   registerPool(program, {
     dataDirectory: () => settings().data_dir,
     createPool,
     unmountPool,
-    report: reportStorage,
+    report: async (directory) => (await import('./storage-report.ts')).reportStorage(directory),
     print,
   });
   program

@@ -1,5 +1,5 @@
 /** As root, every project runs under a user id of its own, counted from here; the ids need no names. */
-export const PROJECT_UID_BASE = 900_000;
+const PROJECT_UID_BASE = 900_000;
 
 const runsAsRoot = process.getuid?.() === 0;
 

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import { CoppiceError } from '../domain/errors.ts';
 import type { CallId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
-import { claimKeys, type OperationAction, UNFINISHED_STATUSES } from '../domain/operation-kinds.ts';
+import { claimKeys, type OperationAction } from '../domain/operation-kinds.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { OperationRow } from './schema.ts';
 
@@ -89,19 +89,6 @@ export async function createCall(
 export async function enqueueCall(store: Store | StoreTransaction, callId: CallId, run_at?: Date): Promise<void> {
   await sql`select graphile_worker.add_job(${RUN_CALL_TASK}, json_build_object('call_id', ${callId}::text),
     job_key := ${callId}::text, run_at := ${run_at ?? null}::timestamptz, max_attempts := 25)`.execute(store);
-}
-
-/** The endpoint's unfinished operations, in the order they will run. */
-export function findUnfinishedOfEndpoint(store: Store | StoreTransaction, endpointId: string): Promise<OperationRow[]> {
-  return store
-    .selectFrom('operations')
-    .innerJoin('calls', 'calls.id', 'operations.call_id')
-    .selectAll('operations')
-    .where('operations.endpoint_id', '=', endpointId)
-    .where('operations.status', 'in', UNFINISHED_STATUSES)
-    .orderBy('calls.seq')
-    .orderBy('operations.position')
-    .execute();
 }
 
 /**

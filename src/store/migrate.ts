@@ -21,7 +21,7 @@ const DIRECTORY = new URL('./migrations/', import.meta.url);
 const MIGRATION_LOCK = 7_432_001;
 
 /** The migrations of this version, in order; they are numbered from 1 without gaps. */
-export async function readMigrations(): Promise<Migration[]> {
+async function readMigrations(): Promise<Migration[]> {
   const files = (await readdir(DIRECTORY)).filter((file) => file.endsWith('.sql')).sort();
   return Promise.all(
     files.map(async (file, index) => {

@@ -1,4 +1,3 @@
-import type { UserId } from '../domain/ids.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { UserRow } from './schema.ts';
 
@@ -9,8 +8,4 @@ export function insertUser(trx: StoreTransaction, user: Pick<UserRow, 'email' | 
 /** The user who was made first; undefined in an empty installation. */
 export function findFirstUser(store: Store): Promise<UserRow | undefined> {
   return store.selectFrom('users').selectAll().orderBy('created_at').limit(1).executeTakeFirst();
-}
-
-export function findUser(store: Store, id: UserId): Promise<UserRow | undefined> {
-  return store.selectFrom('users').selectAll().where('id', '=', id).executeTakeFirst();
 }

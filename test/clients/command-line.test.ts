@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+
+const COPPICE = fileURLToPath(new URL('../../bin/coppice.ts', import.meta.url));
+
+interface Ended {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+function coppice(data_directory: string, ...args: string[]): Promise<Ended> {
+  const env = { PATH: process.env.PATH, HOME: process.env.HOME, COPPICE_DATA_DIR: data_directory };
+  const { promise, resolve } = Promise.withResolvers<Ended>();
+  execFile(process.execPath, [COPPICE, ...args], { env }, (error, out, err) => {
+    resolve({ code: error ? Number(error.code) : 0, out, err });
+  });
+  return promise;
+}
+
+describe('the commands of Coppice', { timeout: 120_000 }, () => {
+  let running: TestCoppice;
+  const run = (...args: string[]) => coppice(running.data_directory, ...args);
+
+  before(async () => {
+    running = await startCoppice();
+  });
+  after(async () => {
+    await running.stop();
+    await removeDataDirectory(running.data_directory);
+  });
+
+  for (const command of [
+    '',
+    'up',
+    'status',
+    'doctor',
+    'keys',
+    'keys create',
+    'keys list',
+    'keys revoke',
+    'pool',
+    'pool create',
+    'pool status',
+    'version',
+  ]) {
+    it(`${command || 'coppice'} --help tells what it does`, async () => {
+      const { code, out } = await run(...command.split(' ').filter(Boolean), '--help');
+      assert.equal(code, 0);
+      assert.match(out, new RegExp(`^Usage: coppice ${command}`));
+      assert.ok(out.split('\n').length > 3, out);
+    });
+  }
+
+  it('up --help shows every setting that is no secret, and no secret as a flag', async () => {
+    const { out } = await run('up', '--help');
+    for (const flag of ['--data-dir', '--api-port', '--pg-port', '--domain', '--storage', '--keep-computes']) {
+      assert.ok(out.includes(flag), flag);
+    }
+    assert.doesNotMatch(out, /--bootstrap-api-key|--database-url/);
+  });
+
+  it('version is that of the package', async () => {
+    const { out } = await run('version');
+    assert.match(out, /^\d+\.\d+\.\d+\n$/);
+    assert.equal((await run('--version')).out, out);
+  });
+
+  it('keys create prints a key and nothing else, which works until it is revoked', async () => {
+    const { out: key, err } = await run('keys', 'create', '--name', 'from a test');
+    assert.equal(err, '');
+    assert.match(key, /^napi_[0-9a-f]{64}\n$/);
+    const me = () =>
+      fetch(`http://127.0.0.1:${running.api_port}/api/v2/users/me`, {
+        headers: { authorization: `Bearer ${key.trim()}` },
+      }).then(({ status }) => status);
+    assert.equal(await me(), 200);
+
+    const { out: listed } = await run('keys', 'list');
+    const line = listed.split('\n').find((text) => text.endsWith('from a test'))!;
+    assert.ok(line, listed);
+    assert.ok(!listed.includes(key.trim()));
+
+    const id = line.split(' ')[0]!;
+    assert.equal((await run('keys', 'revoke', id)).out, `Key ${id} is revoked.\n`);
+    assert.equal(await me(), 401);
+    const again = await run('keys', 'revoke', id);
+    assert.equal(again.code, 1);
+    assert.equal(again.err, 'coppice: API key not found\n');
+  });
+
+  it('a key without a sound name is refused before anything is made', async () => {
+    const { code, err } = await run('keys', 'create', '--name', 'x'.repeat(65));
+    assert.equal(code, 1);
+    assert.match(err, /at most 64 characters/);
+  });
+
+  it('status tells what there is, for people and for programs', async () => {
+    const { out } = await run('status');
+    assert.match(out, /^projects +0$/m);
+    assert.match(out, /^storage +copy, [\d.]+ of [\d.]+ GiB free$/m);
+    const status = JSON.parse((await run('status', '--json')).out);
+    assert.equal(status.projects, 0);
+    assert.equal(status.data_directory, running.data_directory);
+  });
+
+  it('doctor looks at everything and finds nothing broken', async () => {
+    const { code, out } = await run('doctor');
+    assert.equal(code, 0, out);
+    for (const subject of [
+      'data directory',
+      'trust',
+      'limits',
+      'Postgres',
+      'storage',
+      'names',
+      'servers',
+      'operations',
+    ]) {
+      assert.match(out, new RegExp(`^(ok  |note)  ${subject}: `, 'm'));
+    }
+    assert.doesNotMatch(out, /^BAD/m);
+  });
+
+  it('pool status shows where volumes lie', async () => {
+    const { out } = await run('pool', 'status');
+    assert.match(out, /^driver +copy$/m);
+  });
+
+  it('an unknown command is refused with where to look', async () => {
+    const { code, err } = await run('upp');
+    assert.equal(code, 1);
+    assert.match(err, /unknown command 'upp'.*\n?.*Did you mean up\?/);
+  });
+});
+
+describe('a command that needs a Coppice where none runs', { timeout: 60_000 }, () => {
+  it('says so, and how to start one', async () => {
+    const data_directory = await makeDataDirectory();
+    try {
+      for (const command of [['keys', 'list'], ['status']]) {
+        const { code, err } = await coppice(data_directory, ...command);
+        assert.equal(code, 1);
+        assert.match(err, /^coppice: no Coppice answers on .*: start it with npm start/);
+      }
+    } finally {
+      await removeDataDirectory(data_directory);
+    }
+  });
+});
