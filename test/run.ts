@@ -13,6 +13,8 @@ import { runSuites, type SuiteCounts, type SuiteResult } from './support/suite-r
 const root = join(import.meta.dirname, '..');
 /** These start no servers; the rest do, and share the machine between few at a time. */
 const LIGHT_DIRECTORIES = ['test/tidy/', 'test/unit/'];
+/** What is known of Postgres is tried on servers. */
+const SERVER_TESTS = 'test/unit/postgres-';
 const HEAVY_CONCURRENCY = 2;
 const SLOWEST_SHOWN = 8;
 
@@ -44,7 +46,8 @@ function testFiles(patterns: readonly string[]): { light: string[]; heavy: strin
   const names = globSync('test/**/*.test.ts', { cwd: root })
     .filter((name) => patterns.length === 0 || patterns.some((pattern) => name.includes(pattern)))
     .sort();
-  const isLight = (name: string): boolean => LIGHT_DIRECTORIES.some((directory) => name.startsWith(directory));
+  const isLight = (name: string): boolean =>
+    LIGHT_DIRECTORIES.some((directory) => name.startsWith(directory)) && !name.startsWith(SERVER_TESTS);
   return {
     light: names.filter(isLight).map((name) => join(root, name)),
     heavy: names.filter((name) => !isLight(name)).map((name) => join(root, name)),
