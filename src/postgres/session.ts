@@ -27,7 +27,7 @@ const STEADY = {
   search_path: 'pg_catalog',
   row_security: 'off',
   default_transaction_read_only: 'off',
-  default_transaction_isolation: 'read\\ committed',
+  default_transaction_isolation: 'read committed',
   default_transaction_deferrable: 'off',
   standard_conforming_strings: 'on',
   quote_all_identifiers: 'off',
@@ -60,13 +60,29 @@ const PRIVATE = {
   session_replication_role: 'origin',
 } as const;
 
+/** Unknown before 17, where a start-up option that is not known is refused. */
+const SINCE_17 = { transaction_timeout: '0' } as const;
+const PRIVATE_SINCE_17 = { event_triggers: 'off' } as const;
+
+/** What the server says to a start-up option that it does not know. */
+const UNKNOWN_OPTION = '42704';
+
 /**
  * Opens a session over a stream from the compute driver. Errors of the connection end the session and reject what runs;
  * they never become uncaught. Throws what the server answered, or that it did not answer in time.
  */
 export async function openSession(dial: () => Promise<Duplex>, options: SessionOptions): Promise<Session> {
+  try {
+    return await connect(await dial(), options, { newer: true });
+  } catch (error) {
+    if ((error as { code?: string }).code !== UNKNOWN_OPTION) throw error;
+    return connect(await dial(), options, { newer: false });
+  }
+}
+
+async function connect(duplex: Duplex, options: SessionOptions, { newer }: { newer: boolean }): Promise<Session> {
   const { database, user = PLATFORM_ROLE, connect_timeout_ms = 10_000 } = options;
-  const stream = asSocket(await dial());
+  const stream = asSocket(duplex);
   const client = new pg.Client({
     stream: () => stream as never,
     user,
@@ -76,37 +92,32 @@ export async function openSession(dial: () => Promise<Duplex>, options: SessionO
     ssl: false,
     connectionTimeoutMillis: connect_timeout_ms,
     application_name: 'coppice',
-    options: startupOptions(user, options),
+    options: startupOptions(user, options, newer),
   });
   client.on('error', () => client.end().catch(() => undefined));
-  const session = Object.assign(client, { [Symbol.asyncDispose]: () => endSession(client, stream) });
   try {
-    const version = serverVersion(client);
     await client.connect();
-    // 17 and newer; unknown start-up options would be refused by 16. A timeout set on the database may be short, so first.
-    const newer = (await version) >= 17;
-    if (newer) await client.query('SET transaction_timeout = 0');
-    if (newer && user === PLATFORM_ROLE) await client.query('SET event_triggers = off');
-    await client.query('SET SESSION AUTHORIZATION DEFAULT');
   } catch (error) {
     stream.destroy();
     throw error;
   }
-  return session;
+  return Object.assign(client, { [Symbol.asyncDispose]: () => endSession(client, stream) });
 }
 
-function startupOptions(
-  user: string,
-  { statement_timeout_ms = 30_000, lock_timeout_ms = 10_000 }: SessionOptions,
-): string {
+function startupOptions(user: string, options: SessionOptions, newer: boolean): string {
+  const { statement_timeout_ms = 30_000, lock_timeout_ms = 10_000 } = options;
+  const own = user === PLATFORM_ROLE;
   const settings = {
     ...STEADY,
-    ...(user === PLATFORM_ROLE ? PRIVATE : {}),
+    ...(newer ? SINCE_17 : {}),
+    ...(own ? PRIVATE : {}),
+    ...(own && newer ? PRIVATE_SINCE_17 : {}),
+    session_authorization: user,
     statement_timeout: statement_timeout_ms,
     lock_timeout: lock_timeout_ms,
   };
   return Object.entries(settings)
-    .map(([name, value]) => `-c ${name}=${value}`)
+    .map(([name, value]) => `-c ${name}=${String(value).replace(/[\\\s]/g, '\\$&')}`)
     .join(' ');
 }
 
@@ -118,16 +129,6 @@ function asSocket(stream: Duplex): Duplex {
     return stream;
   };
   return Object.assign(stream, { connect, setNoDelay: same, setKeepAlive: same, ref: same, unref: same });
-}
-
-/** The server's major version, from the parameters it reports before it is ready. */
-function serverVersion(client: pg.Client): Promise<number> {
-  const { connection } = client as unknown as { connection: NodeJS.EventEmitter };
-  return new Promise((resolve) => {
-    connection.on('parameterStatus', (message: { parameterName: string; parameterValue: string }) => {
-      if (message.parameterName === 'server_version') resolve(Number.parseInt(message.parameterValue, 10));
-    });
-  });
 }
 
 async function endSession(client: pg.Client, stream: Duplex): Promise<void> {
