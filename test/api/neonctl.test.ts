@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { startTestApi, type TestApi } from '../support/api-server.ts';
+import { createSleepingProject, finishOperations, type TestProject } from '../support/project.ts';
+
+const run = promisify(execFile);
+const NEONCTL = fileURLToPath(new URL('../../node_modules/.bin/neonctl', import.meta.url));
+
+/** What the public command-line client makes of our answers; it finds its own way through the API. */
+describe('neonctl, unmodified', { timeout: 240_000 }, () => {
+  let api: TestApi;
+  let project: TestProject;
+  let home: string;
+  before(async () => {
+    home = await mkdtemp(join(tmpdir(), 'neonctl-'));
+    api = await startTestApi();
+    await api.app.listen({ host: '127.0.0.1', port: 0 });
+    project = await createSleepingProject(api);
+  });
+  after(async () => {
+    await api?.close();
+    await rm(home, { recursive: true, force: true });
+  });
+
+  const neonctl = async (...args: string[]) => {
+    const { port } = api.app.server.address() as AddressInfo;
+    const { stdout } = await run(NEONCTL, [...args, '--no-analytics', '--config-dir', home, '--output', 'json'], {
+      cwd: home,
+      env: {
+        PATH: process.env.PATH,
+        HOME: home,
+        CI: 'true',
+        NEON_API_KEY: api.key,
+        NEON_API_HOST: `http://127.0.0.1:${port}/api/v2`,
+      },
+    });
+    return args[0] === 'connection-string' ? stdout.trim() : JSON.parse(stdout);
+  };
+  const refusal = (...args: string[]) =>
+    neonctl(...args).then(
+      () => assert.fail(`neonctl ${args.join(' ')} should have been refused`),
+      ({ stderr }: { stderr: string }) => stderr,
+    );
+
+  it('lists, makes, renames, protects and deletes branches, by name or id', async () => {
+    const made = await neonctl('branches', 'create', '--name', 'preview/pr-1', '--cu', '0.5-2');
+    await finishOperations(api, project.id);
+    assert.equal(made.branch.parent_id, project.branch_id);
+    assert.equal(made.endpoints[0].autoscaling_limit_max_cu, 2);
+    const listed = await neonctl('branches', 'list');
+    assert.deepEqual(listed.map(({ name }: { name: string }) => name).sort(), ['main', 'preview/pr-1']);
+    await neonctl('branches', 'rename', 'preview/pr-1', 'renamed');
+    assert.equal((await neonctl('branches', 'get', made.branch.id)).name, 'renamed');
+    const expires_at = new Date(Date.now() + 3_600_000).toISOString();
+    assert.ok((await neonctl('branches', 'set-expiration', 'renamed', '--expires-at', expires_at)).expires_at);
+    const child = await refusal('branches', 'create', '--parent', 'renamed', '--no-compute');
+    assert.match(child, /cannot make a child of a branch that expires/);
+    assert.equal((await neonctl('branches', 'delete', 'renamed')).pending_state, 'storage_deleted');
+    assert.match(await refusal('branches', 'delete', 'main'), /cannot delete the default branch/);
+  });
+
+  it('adds a compute to a branch, and makes another branch the default', async () => {
+    const branch = await neonctl('branches', 'create', '--name', 'bare', '--no-compute');
+    await finishOperations(api, project.id);
+    const { id, host } = await neonctl('branches', 'add-compute', 'bare', '--type', 'read_write').then(
+      (answer) => answer.endpoint ?? answer,
+    );
+    assert.ok(host.startsWith(`${id}.`));
+    assert.equal((await neonctl('branches', 'set-default', 'bare')).id, branch.id);
+    await neonctl('branches', 'set-default', 'main');
+  });
+
+  it('builds a connection string while there is one role, and asks for a role when there are two', async () => {
+    const direct = new URL(await neonctl('connection-string', 'main', '--ssl', 'omit'));
+    assert.equal(direct.password, project.password);
+    assert.equal(direct.hostname, `${project.endpoint_id}.localhost`);
+    const pooled = new URL(await neonctl('connection-string', 'main', '--pooled', '--ssl', 'omit'));
+    assert.equal(pooled.hostname, `${project.endpoint_id}-pooler.localhost`);
+    assert.equal((await neonctl('databases', 'create', '--name', 'shop', '--branch', 'main')).owner_name, project.role);
+    await neonctl('roles', 'create', '--name', 'casey', '--branch', 'main');
+    assert.match(await refusal('connection-string', 'main'), /Multiple roles found/);
+    const named = await neonctl('connection-string', 'main', '--role-name', 'casey', '--database-name', 'shop');
+    assert.equal(new URL(named).username, 'casey');
+  });
+
+  it('lists and deletes databases and roles', async () => {
+    await neonctl('databases', 'create', '--name', 'gone', '--owner-name', project.role, '--branch', 'main');
+    const names = (rows: { name: string }[]) => rows.map(({ name }) => name);
+    assert.ok(names(await neonctl('databases', 'list', '--branch', 'main')).includes('gone'));
+    await neonctl('databases', 'delete', 'gone', '--branch', 'main');
+    assert.ok(!names(await neonctl('databases', 'list', '--branch', 'main')).includes('gone'));
+    await neonctl('roles', 'create', '--name', 'leaving', '--branch', 'main');
+    await neonctl('roles', 'delete', 'leaving', '--branch', 'main');
+    assert.ok(!names(await neonctl('roles', 'list', '--branch', 'main')).includes('leaving'));
+    assert.match(await refusal('roles', 'delete', project.role, '--branch', 'main'), /owns databases/);
+  });
+});
