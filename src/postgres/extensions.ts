@@ -19,7 +19,7 @@ export interface AllowedExtension {
 const upstream = (...names: string[]): AllowedExtension[] => names.map((name) => ({ name, trust: 'upstream' }));
 const reviewed = (...names: string[]): AllowedExtension[] => names.map((name) => ({ name, trust: 'reviewed' }));
 
-export const ALLOWED_EXTENSIONS: readonly AllowedExtension[] = [
+const ALLOWED_EXTENSIONS: readonly AllowedExtension[] = [
   // Shipped with Postgres and trusted there.
   ...upstream('btree_gin', 'btree_gist', 'citext', 'cube', 'dict_int', 'fuzzystrmatch', 'hstore', 'intarray', 'isn'),
   ...upstream('lo', 'ltree', 'pg_trgm', 'pgcrypto', 'plpgsql', 'seg', 'tablefunc', 'tcn', 'tsm_system_rows'),
