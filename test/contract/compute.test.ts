@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { after, describe, test } from 'node:test';
 import type pg from 'pg';
-import { ask, enter, openComputes, postmasterPid, processesOf } from '../support/computes.ts';
+import { ask, enter, openComputes, postmasterPid, processesOf, serversOf } from '../support/computes.ts';
 import { MAJORS } from '../support/postgres.ts';
 import { until } from '../support/until.ts';
 
@@ -32,7 +32,8 @@ for (const major of MAJORS) {
       assert.equal(await ask(driver, spec, 'select 1'), 1);
       const running = (await driver.list()).filter(({ id }) => id === spec.id);
       assert.equal(running.length, 1);
-      assert.equal((await processesOf(spec)).filter(({ title }) => !title.startsWith('postgres: ')).length, 1);
+      // A driver that came second may have started one, which finds the volume taken and ends by itself.
+      await until(async () => (await serversOf(spec)).length === 1, { what: 'one server to be left' });
     });
 
     test('has no process after ensureStopped, twice, and starts again with its data', async () => {

@@ -116,6 +116,21 @@ export async function processesOf({ data_directory }: ComputeSpec): Promise<{ pi
     .filter(({ title }) => title !== '');
 }
 
+/** Those that no other of them has started: one, where one server runs. */
+export async function serversOf(spec: ComputeSpec): Promise<{ pid: number; title: string }[]> {
+  const all = await processesOf(spec);
+  const pids = new Set(all.map(({ pid }) => pid));
+  return all.filter(({ pid }) => !pids.has(parentOf(pid)));
+}
+
+function parentOf(pid: number): number {
+  try {
+    return Number(/^PPid:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
+  } catch {
+    return 0;
+  }
+}
+
 function titleOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim();

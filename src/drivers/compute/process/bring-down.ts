@@ -7,8 +7,8 @@ import type { ComputeLayout } from './layout.ts';
 import { removeGroup } from './limits.ts';
 import type { ProcessIdentity } from './processes.ts';
 import { type ComputeRecord, readRecord, writeRecord } from './record.ts';
+import { removeSegment } from './remove-segment.ts';
 import { findHolder } from './server.ts';
-import { removeSharedMemory } from './shared-memory.ts';
 import { endLeftovers, stopServer } from './stop.ts';
 
 /** No process of the compute is left. */
@@ -42,7 +42,7 @@ export async function endServer(
 export async function removeAll(host: Host, layout: ComputeLayout): Promise<void> {
   const record = readRecord(layout.record);
   await bringDown(host, layout, 'immediate');
-  if (record) await removeSharedMemory(record);
+  if (record) await removeSegment(record);
   await removeSocketDirectory(layout, record?.owner);
   rmSync(layout.directory, { recursive: true, force: true });
 }

@@ -68,18 +68,18 @@ export async function findServers(
   stateDir: string,
 ): Promise<{ servers: Map<string, FoundServer>; orphans: ProcessIdentity[] }> {
   const servers = new Map<string, FoundServer>();
-  const rest: ProcessIdentity[] = [];
+  const orphans: ProcessIdentity[] = [];
   const all = await processesWhere(runsPostgres);
+  const pids = new Set(all.map(({ pid }) => pid));
   for (const found of all) {
-    const { pid } = found;
-    // Children give themselves other titles, so only the first process of a server still has its arguments.
-    const argv = commandLine(pid);
+    // A child has its server's arguments until it gives itself a title, so only who has no such parent counts.
+    if (pids.has(parentOf(found.pid) ?? 0)) continue;
+    const argv = commandLine(found.pid);
     const id = idOfArguments(stateDir, argv);
-    if (id === undefined && argv[0]?.startsWith('postgres: ')) rest.push(found);
     if (id !== undefined) servers.set(id, { ...found, data_directory: argv[argv.indexOf('-D') + 1] ?? '' });
+    else if (argv[0]?.startsWith('postgres: ')) orphans.push(found);
   }
-  const known = new Set(all.map(({ pid }) => pid));
-  return { servers, orphans: rest.filter(({ pid }) => !known.has(parentOf(pid) ?? 0)) };
+  return { servers, orphans };
 }
 
 /**

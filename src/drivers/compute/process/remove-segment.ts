@@ -11,7 +11,7 @@ const run = promisify(execFile);
  * next start on its data directory removes it; where none will follow we do. It is done as the server's user: the
  * segment's number stands in a file which that user can write.
  */
-export async function removeSharedMemory({ data_directory, owner }: ComputeRecord): Promise<void> {
+export async function removeSegment({ data_directory, owner }: ComputeRecord): Promise<void> {
   const segment = readPostmasterFile(data_directory)?.shared_memory_id;
   if (segment === undefined || findHolder({ data_directory, owner })) return;
   // Gone already, or no `ipcrm` here: nothing that a caller could do about it.
