@@ -37,7 +37,7 @@ import { ROUTES } from './routes.ts';
 import { ErrorBody } from './schemas/error.ts';
 import { addJsonParser, validatorCompiler } from './validation.ts';
 
-export const API_PREFIX = '/api/v2';
+const API_PREFIX = '/api/v2';
 
 export interface ApiOptions {
   readonly context: ActionContext;

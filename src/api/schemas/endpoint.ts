@@ -38,7 +38,7 @@ export const Endpoint = Type.Object({
 export type Endpoint = Static<typeof Endpoint>;
 
 /** What this version cannot do is refused by the action when it is asked for, so it is part of the schema. */
-export const EndpointSettings = Type.Object({
+const EndpointSettings = Type.Object({
   pg_settings: Type.Optional(PgSettings),
   pgbouncer_settings: Type.Optional(PgSettings),
   preload_libraries: Type.Optional(
