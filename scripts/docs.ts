@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ERRORS, type ErrorKind } from '../src/domain/errors.ts';
 import { OPERATION_KINDS, type OperationKind } from '../src/domain/operation-kinds.ts';
+import { PG_SETTINGS, type PgSettingType } from '../src/domain/pg-settings.ts';
 import { SETTINGS, type Setting, type SettingName, settingFlag, settingVariable } from '../src/domain/settings.ts';
 
 /**
@@ -70,6 +71,21 @@ function operationsTable(): string {
   return table(['Action', 'Title', 'Claims', 'Attempts', 'Deadline of one'], rows);
 }
 
+function pgSettingText(value: PgSettingType): string {
+  if (value.type === 'bool') return 'on, off';
+  if (value.type === 'enum') return value.values.join(', ');
+  return `${value.type}, ${value.min} to ${value.max}${value.unit ? ` ${value.unit}` : ''}`;
+}
+
+function pgSettingsTable(): string {
+  const rows = [...PG_SETTINGS].map(([name, { value, restart }]) => [
+    `\`${name}\``,
+    pgSettingText(value),
+    restart ? 'restart' : 'at once',
+  ]);
+  return table(['Name', 'Value', 'Takes effect'], rows);
+}
+
 interface GeneratedPart {
   readonly path: string;
   readonly name: string;
@@ -82,6 +98,7 @@ export function generatedParts(): GeneratedPart[] {
     { path: 'docs/settings.md', name: 'settings', text: settingsTable() },
     { path: 'docs/errors.md', name: 'errors', text: errorsTable() },
     { path: 'docs/operations.md', name: 'operations', text: operationsTable() },
+    { path: 'docs/postgres-settings.md', name: 'postgres-settings', text: pgSettingsTable() },
   ];
 }
 
