@@ -59,7 +59,7 @@ for (const major of MAJORS) {
       }
       assert.deepEqual(await processesOf(primary), []);
       assert.match(await log(ref), /database system is shut down/);
-      assert.match(await log(ref), /terminating walsender process/);
+      assert.match(await log(ref), /terminating connection due to administrator command/);
       assert.doesNotMatch(await log(ref), /immediate shutdown request/);
       await driver.ensureRunning(primary);
       assert.equal(await ask(driver, primary, 'select count(*)::int from unseen'), 1000);
