@@ -99,7 +99,7 @@ export const SETTINGS = {
   },
   bootstrap_email: {
     type: 'email',
-    default: 'admin@localhost',
+    default: 'admin@coppice.localhost',
     description: 'Address of the first user, who is made at the first start.',
   },
   master_key_file: {

@@ -27,7 +27,7 @@ describe('settings', () => {
       listen: ['127.0.0.1', '::1'],
       domain: 'localhost',
       region_id: 'local',
-      bootstrap_email: 'admin@localhost',
+      bootstrap_email: 'admin@coppice.localhost',
       master_key_file: '/home/ada/.local/share/coppice/master.key',
       require_tls: false,
       roles: ['api', 'engine', 'gateway'],
