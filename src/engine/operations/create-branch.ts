@@ -57,7 +57,8 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
   stopPoint('create_branch:prepared');
   await observeBranchPoint(ctx.store, operation.branch_id!, point);
   const system_identifier = source.system_identifier ?? '';
-  await observeTimelineReady(ctx.store, timeline.id, { volume, system_identifier });
+  // Durable, unlike other observations: a volume that is not known to be ready is made anew, whatever it holds by then.
+  await observeTimelineReady(ctx.intent, timeline.id, { volume, system_identifier });
   revert.disarm();
   return 'finished';
 };

@@ -21,6 +21,7 @@ export const createTimeline: RunOperation = async (ctx, operation, signal) => {
   });
   const { systemIdentifier } = await readControlFile(ctx.storage.path(volume));
   stopPoint('create_timeline:made');
-  await observeTimelineReady(ctx.store, timeline.id, { volume, system_identifier: String(systemIdentifier) });
+  // Durable, unlike other observations: a volume that is not known to be ready is made anew, whatever it holds by then.
+  await observeTimelineReady(ctx.intent, timeline.id, { volume, system_identifier: String(systemIdentifier) });
   return 'finished';
 };
