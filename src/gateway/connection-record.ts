@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { EndpointId } from '../domain/ids.ts';
 import type { ConnectTimes } from './connect-compute.ts';
-import { ComputeRefusal, type ErrorKind, Refusal } from './refusal.ts';
+import { ClientGone, type ComputeRefusal, type ErrorKind, Refusal } from './refusal.ts';
 import type { SpliceCounters } from './splice.ts';
 
 /** What a gateway logs to; pino's loggers fit. */
@@ -52,18 +52,18 @@ export function newRecord(peer: string | undefined): ConnectionRecord {
 /** A text that a client chose, short enough for a log. */
 export const loggable = (text: string | undefined): string | undefined => text?.slice(0, TEXT_CHARACTERS);
 
-export function recordError(record: ConnectionRecord, refusal: Refusal | ComputeRefusal | undefined): void {
-  if (refusal instanceof Refusal) {
-    record.error_kind = refusal.kind;
-    record.error_code = refusal.code;
-    if (refusal.cause !== undefined) record.error_cause = String(refusal.cause);
-  } else if (refusal instanceof ComputeRefusal) {
-    record.error_kind = 'compute';
-    record.error_code = refusal.fields.code;
-  } else {
+/** Notes why a connection ended before its session. */
+export function recordError(record: ConnectionRecord, error: Refusal | ComputeRefusal | ClientGone): void {
+  if (error instanceof ClientGone) {
     record.error_kind = 'clientdisconnect';
+    // A client that does not trust us says so in TLS; one that is just gone says nothing.
+    if (error.cause instanceof Error && !('syscall' in error.cause)) record.error_cause = error.cause.message;
+    return;
   }
-  record.error_message = loggable(refusal?.message);
+  record.error_kind = error instanceof Refusal ? error.kind : 'compute';
+  record.error_code = error instanceof Refusal ? error.code : error.fields.code;
+  record.error_message = loggable(error.message);
+  if (error.cause !== undefined) record.error_cause = String(error.cause);
 }
 
 const WARNED: ReadonlySet<ErrorKind> = new Set(['compute', 'controlplane', 'ratelimit']);

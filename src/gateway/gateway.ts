@@ -103,8 +103,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     connections.ended(record);
     record.total_ms = performance.now() - started;
     // Cancels, and probes that say nothing, are not worth a line.
-    const quiet = record.error_kind === undefined || record.error_kind === 'clientdisconnect';
-    if (record.user !== undefined || !quiet) logRecord(options.logger, record);
+    const silent = record.error_code === undefined && record.error_cause === undefined;
+    if (record.user !== undefined || !silent) logRecord(options.logger, record);
     if (authenticated) options.onSessionEnd?.(record);
   }
 

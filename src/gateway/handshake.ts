@@ -26,7 +26,7 @@ const ALPN_PROTOCOL = 'postgresql';
 /** Room for a start-up packet and what a client may send ahead of the answer. */
 const CHANNEL_BYTES = 2 * LIMITS.startup_packet_bytes;
 
-export const clientChannel = (stream: Socket): ByteChannel =>
+const clientChannel = (stream: Socket): ByteChannel =>
   new ByteChannel(stream, CHANNEL_BYTES, (cause) => new ClientGone({ cause }));
 
 /**

@@ -81,10 +81,9 @@ export const refusals = {
   controlPlane: (cause: unknown) => new Refusal('controlplane', 'XX000', 'Control plane request failed', { cause }),
 } as const;
 
-/** Whatever ended a connection before its session, as a refusal; undefined when nobody is left to be told. */
-export function toRefusal(error: unknown): Refusal | ComputeRefusal | undefined {
-  if (error instanceof Refusal || error instanceof ComputeRefusal) return error;
-  if (error instanceof ClientGone) return undefined;
+/** Whatever ended a connection before its session; what is not known becomes a refusal that says nothing of the inside. */
+export function toRefusal(error: unknown): Refusal | ComputeRefusal | ClientGone {
+  if (error instanceof Refusal || error instanceof ComputeRefusal || error instanceof ClientGone) return error;
   if (error instanceof ProtocolError) return new Refusal('user', error.code, error.message);
   if (error instanceof WakeError) return new Refusal('controlplane', error.code, error.message, { cause: error.cause });
   return refusals.controlPlane(error);

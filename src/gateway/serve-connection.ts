@@ -80,7 +80,7 @@ export async function serveConnection(
   } catch (error) {
     const refusal = toRefusal(error);
     recordError(record, refusal);
-    if (channel && refusal) {
+    if (channel && !(refusal instanceof ClientGone)) {
       channel.release();
       const response = refusalResponse(refusal, record.session_id);
       await closeGently(channel.stream, response, context.timeouts.linger_timeout_ms);

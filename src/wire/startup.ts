@@ -12,7 +12,7 @@ const CANCEL_SECRET_BYTES_MAX = 256;
 export const protocolVersion = (major: number, minor: number): number => (major << 16) | minor;
 
 /** The newest version spoken to clients: 3.2 has cancel keys of any length. */
-export const NEWEST_PROTOCOL = protocolVersion(3, 2);
+const NEWEST_PROTOCOL = protocolVersion(3, 2);
 
 export interface Startup {
   readonly kind: 'startup';

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { openCertificateAuthority } from '../../src/gateway/certificate-authority.ts';
 import { query, startupMessage } from '../../src/wire/frontend-messages.ts';
 import { ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
+import { until } from '../support/until.ts';
 import { logIn, openDirectTls, openWire } from '../support/wire-client.ts';
 
 let gated: GatedPostgres;
@@ -155,6 +160,16 @@ describe('logging in over TLS', () => {
     await assert.rejects(
       gated.connect({ options: undefined, ssl: { ca: gated.authority_pem, servername: 'x.example' } }),
     );
+  });
+
+  it('fails for a client that trusts another authority, and the log says so', async () => {
+    const strangers = await mkdtemp(join(tmpdir(), 'coppice-strangers-'));
+    await openCertificateAuthority(strangers);
+    const conninfo = url(`sslmode=verify-full&sslrootcert=${join(strangers, 'ca.crt')}`);
+    await assert.rejects(gated.psql(conninfo, 'SELECT 1'), /certificate verify failed/);
+    await rm(strangers, { recursive: true });
+    const told = () => gated.logged.some(({ error_cause }) => /unknown ca/.test(error_cause ?? ''));
+    await until(told, { what: 'the alert in the log' });
   });
 
   it('comes after a request for GSS encryption that is declined', async () => {
