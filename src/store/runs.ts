@@ -26,7 +26,10 @@ export async function takeCall(store: Store, callId: CallId, workerId: string): 
   return rows.length > 0;
 }
 
-/** The call's next unfinished operation, marked as begun; undefined when there is none. */
+/**
+ * The call's next unfinished operation, marked as begun; undefined when there is none. One that is being cancelled at
+ * this moment is waited for, and is not begun.
+ */
 export async function beginNextOperation(store: Store, callId: CallId): Promise<OperationRow | undefined> {
   const { rows } = await sql<OperationRow>`
     update operations set
@@ -35,7 +38,7 @@ export async function beginNextOperation(store: Store, callId: CallId): Promise<
     where id = (
       select id from operations
       where call_id = ${callId} and status in ('scheduling', 'running', 'cancelling')
-      order by position limit 1
+      order by position limit 1 for update
     )
     returning *`.execute(store);
   return rows[0];
