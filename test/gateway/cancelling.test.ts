@@ -11,7 +11,7 @@ import { logIn, openWire, type WireClient } from '../support/wire-client.ts';
 
 let gated: GatedPostgres;
 before(async () => {
-  gated = await openGatedPostgres();
+  gated = await openGatedPostgres({ limits: { half_close_timeout_ms: 500 } });
 });
 after(() => gated?.[Symbol.asyncDispose]());
 

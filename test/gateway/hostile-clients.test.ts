@@ -109,7 +109,7 @@ describe('garbage', () => {
     }
     const other = await gated.connect();
     await other.end();
-    assert.ok(process.memoryUsage().arrayBuffers - before < 200 * 700_000);
+    assert.ok(process.memoryUsage().arrayBuffers - before < 200 * 300_000);
     for (const socket of sockets) socket.destroy();
   });
 });
