@@ -1,42 +1,65 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { EndpointId } from '../domain/ids.ts';
 import { readDatabases } from '../postgres/databases.ts';
 import { readRoles } from '../postgres/roles.ts';
-import type { OpenSession } from '../postgres/session.ts';
 import { learnConfig } from '../store/learned.ts';
 import { findEndpointFacts } from '../store/observations.ts';
 import type { EngineContext } from './context.ts';
 import { servesBranch, sessions } from './server.ts';
 
-/** Takes over the roles, passwords and databases that customers made or changed in SQL. */
-export async function learnFromServer(ctx: EngineContext, branchId: string, open: OpenSession): Promise<void> {
-  await using session = await open('postgres');
-  const seen = { roles: await readRoles(session), databases: await readDatabases(session) };
-  await learnConfig(ctx.store, branchId, seen);
+/** The last look into each endpoint's server that is under way. */
+const looks = new WeakMap<EngineContext, Map<EndpointId, Promise<void>>>();
+
+/**
+ * Takes over the roles, passwords and databases that customers made or changed in SQL on an endpoint's running server.
+ * Looks into one server go one after the other, so that an older one never overwrites what a newer one has seen.
+ */
+export function learnFromServer(ctx: EngineContext, id: EndpointId): Promise<void> {
+  const ofEndpoints = looks.get(ctx) ?? new Map<EndpointId, Promise<void>>();
+  looks.set(ctx, ofEndpoints);
+  const begin = () => lookInto(ctx, id);
+  const look = (ofEndpoints.get(id) ?? Promise.resolve()).then(begin, begin);
+  ofEndpoints.set(id, look);
+  const forget = () => ofEndpoints.get(id) === look && ofEndpoints.delete(id);
+  look.then(forget, forget);
+  return look;
 }
 
-/** How often one endpoint's server may be asked because a login failed. */
-const LEARN_INTERVAL_MS = 1_000;
-const LEARNT_MAX = 10_000;
+async function lookInto(ctx: EngineContext, endpoint_id: EndpointId): Promise<void> {
+  const facts = await findEndpointFacts(ctx.store, endpoint_id);
+  if (!facts?.compute || facts.deleted_at || !servesBranch(facts)) return;
+  const { branch_id, timeline_id, started_at, config_generation: generation } = facts;
+  if (facts.applied_config_generation < generation) return;
+  await using session = await sessions(ctx, facts.compute)('postgres');
+  const seen = { roles: await readRoles(session), databases: await readDatabases(session) };
+  await learnConfig(ctx.store, { endpoint_id, branch_id, timeline_id, started_at, generation }, seen);
+}
 
-/** Learns from a running endpoint's server when somebody could not log in, at most once a second for each endpoint. */
+/** How often one endpoint's server may be asked because logins failed. */
+const LEARN_INTERVAL_MS = 1_000;
+
+/**
+ * Learns from a running endpoint's server when somebody could not log in, at most once a second for each endpoint. What
+ * it resolves after was always begun after the call: a password that was changed just before is known then.
+ */
 export function learnOnDemand(ctx: EngineContext): (endpointId: EndpointId) => Promise<void> {
-  const learnt = new Map<EndpointId, { at: number; done: Promise<void> }>();
-  return (id) => {
-    const known = learnt.get(id);
-    if (known && Date.now() - known.at < LEARN_INTERVAL_MS) return known.done;
-    const done = learnEndpoint(ctx, id).catch((error) => {
+  const begun = new Map<EndpointId, number>();
+  const waiting = new Map<EndpointId, Promise<void>>();
+  const learn = (id: EndpointId) => {
+    waiting.delete(id);
+    begun.set(id, Date.now());
+    setTimeout(() => begun.delete(id), LEARN_INTERVAL_MS).unref();
+    return learnFromServer(ctx, id).catch((error) => {
       ctx.logger.warn({ endpoint_id: id, err: error }, 'roles could not be read from a running compute');
     });
-    if (learnt.size >= LEARNT_MAX) learnt.delete(learnt.keys().next().value!);
-    learnt.delete(id);
-    learnt.set(id, { at: Date.now(), done });
-    return done;
   };
-}
-
-async function learnEndpoint(ctx: EngineContext, id: EndpointId): Promise<void> {
-  const facts = await findEndpointFacts(ctx.store, id);
-  if (facts?.compute && facts.observed_state === 'running' && servesBranch(facts)) {
-    await learnFromServer(ctx, facts.branch_id, sessions(ctx, facts.compute));
-  }
+  return (id) => {
+    const soon = waiting.get(id);
+    if (soon) return soon;
+    const last = begun.get(id);
+    if (last === undefined) return learn(id);
+    const later = delay(last + LEARN_INTERVAL_MS - Date.now()).then(() => learn(id));
+    waiting.set(id, later);
+    return later;
+  };
 }

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { BranchId } from '../domain/ids.ts';
+import type { BranchId, EndpointId, TimelineId } from '../domain/ids.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { DatabaseRow, RoleRow } from './schema.ts';
 
@@ -69,23 +69,41 @@ export async function observeConfig(
   });
 }
 
+/** Where and when a look into a server was taken. */
+export interface LookedAt {
+  readonly endpoint_id: EndpointId;
+  readonly branch_id: BranchId;
+  readonly timeline_id: TimelineId;
+  /** When the server was started, as the endpoint's row said before the look. */
+  readonly started_at: Date | null;
+  /** The branch's generation before the look. */
+  readonly generation: number;
+}
+
 /**
- * Takes over what customers changed in SQL. Does nothing while an intent waits to be applied: the server is then
- * behind, and what it holds is no news.
+ * Takes over what customers changed in SQL. Does nothing while an intent waits to be applied, since the server is then
+ * behind, nor when one came or the server became another branch's meanwhile: what was seen is then no news.
  *
  * @returns whether it was taken over
  */
 export async function learnConfig(
   store: Store,
-  branchId: BranchId,
+  at: LookedAt,
   seen: { roles: readonly SeenRole[]; databases: readonly SeenDatabase[] },
 ): Promise<boolean> {
+  const { branch_id: branchId } = at;
   return store.transaction().execute(async (trx) => {
-    const { rows } = await sql<{ settled: boolean }>`
-      select timelines.applied_config_generation >= branches.config_generation as settled
-      from branches join timelines on timelines.id = branches.timeline_id
-      where branches.id = ${branchId} and branches.deleted_at is null for update of branches`.execute(trx);
-    if (!rows[0]?.settled) return false;
+    const { rows } = await sql`
+      select from branches
+      join timelines on timelines.id = branches.timeline_id
+      join endpoints on endpoints.branch_id = branches.id
+      where branches.id = ${branchId} and branches.deleted_at is null
+        and branches.timeline_id = ${at.timeline_id} and branches.config_generation = ${at.generation}
+        and timelines.applied_config_generation >= branches.config_generation
+        and endpoints.id = ${at.endpoint_id} and endpoints.serves_timeline_id = ${at.timeline_id}
+        and endpoints.started_at is not distinct from ${at.started_at}
+      for update of branches`.execute(trx);
+    if (rows.length === 0) return false;
     await learnRoles(trx, branchId, seen.roles);
     await learnDatabases(trx, branchId, seen.databases);
     return true;

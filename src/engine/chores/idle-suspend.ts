@@ -5,7 +5,7 @@ import { observeEndpointActive, observeEndpointSteady } from '../../store/observ
 import { findWatchedEndpoints, lockSettledEndpoint, type WatchedEndpoint } from '../../store/watched.ts';
 import type { EngineContext } from '../context.ts';
 import { learnFromServer } from '../learn.ts';
-import { servesBranch, sessions } from '../server.ts';
+import { sessions } from '../server.ts';
 
 /** A compute is looked at eight times in its timeout, within these bounds. */
 const LOOK_INTERVAL_MAX_MS = 10_000;
@@ -71,7 +71,7 @@ async function look(ctx: EngineContext, looks: Map<string, Look>, endpoint: Watc
   if (now - endpoint.started_at.getTime() > STEADY_AFTER_MS) await observeEndpointSteady(ctx.store, endpoint.id);
   // What was done in SQL is learnt while it happens, so that the gateway knows it when the compute sleeps.
   const active = activity.busy || !previous || seen > previous.last_active_at;
-  if (active && servesBranch(endpoint)) await learnFromServer(ctx, endpoint.branch_id, open);
+  if (active) await learnFromServer(ctx, endpoint.id);
   if (now - last_active_at >= timeout_ms && !activity.busy) await suspend(ctx, endpoint, activity.counters);
 }
 

@@ -11,7 +11,7 @@ import {
 import type { EngineContext } from '../context.ts';
 import { learnFromServer } from '../learn.ts';
 import type { RunOperation } from '../run-call.ts';
-import { servesBranch, sessions } from '../server.ts';
+import { sessions } from '../server.ts';
 import { stopPoint } from '../stop-point.ts';
 
 /** How a suspend that is only meant for an idle compute says so in its operation. */
@@ -58,7 +58,7 @@ async function prepareStop(
   try {
     await using session = await open('postgres');
     await checkpoint(session);
-    if (facts.deleted_at === null && servesBranch(facts)) await learnFromServer(ctx, facts.branch_id, open);
+    await learnFromServer(ctx, facts.id);
     if (!only_if_idle) return false;
     const activity = await readActivity(session, counters);
     // Without counters it was woken by ourselves, so that any use at all is somebody else's.
