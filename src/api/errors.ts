@@ -25,9 +25,24 @@ function fromFramework(error: FastifyError, request: FastifyRequest): CoppiceErr
   }
 }
 
+/** Our own database is away for a moment: the connection broke, or it is starting or stopping. */
+function storeIsAway(error: NodeJS.ErrnoException): boolean {
+  const { code = '', syscall, message } = error;
+  return (
+    /^(08|57P)/.test(code) ||
+    syscall === 'connect' ||
+    (syscall === 'read' && code === 'ECONNRESET') ||
+    /^(Connection terminated|Client has encountered a connection error)/.test(message)
+  );
+}
+
 /** Answers with the one error body. What is not meant for the caller is logged and shown as `internal`. */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   let shown = error instanceof CoppiceError ? error : fromFramework(error as FastifyError, request);
+  if (!shown && storeIsAway(error as Error)) {
+    request.log.warn({ reason: (error as Error).message }, 'our own database is away');
+    shown = new CoppiceError('unavailable');
+  }
   if (!shown) {
     request.log.error({ err: error }, 'a request failed for a reason that is not the caller’s');
     shown = new CoppiceError('internal');

@@ -3,7 +3,15 @@ import { Logger, makeWorkerUtils, run, type WorkerEvents } from 'graphile-worker
 import type pg from 'pg';
 import { enqueueCall, RUN_CALL_TASK } from '../store/calls.ts';
 import { findCallsWithoutJob } from '../store/runs.ts';
-import { findDeadWorkers, insertWorker, notifyPollers, releaseWorkers, updateHeartbeat } from '../store/workers.ts';
+import {
+  findDeadWorkers,
+  holdsAbandonedJobs,
+  insertWorker,
+  notifyPollers,
+  releaseAbandoned,
+  releaseWorkers,
+  updateHeartbeat,
+} from '../store/workers.ts';
 import type { EngineContext } from './context.ts';
 import { startLoop } from './loop.ts';
 import { type Cancellations, type OperationRunners, runCall } from './run-call.ts';
@@ -18,52 +26,46 @@ export interface Dispatcher {
   stop(): Promise<void>;
 }
 
-/**
- * Carries calls to `runCall`. The job queue only carries: what runs, and in which order, is decided on our own tables.
- *
- * @param dataDirectoryId owned by this process alone; what an earlier process of it held is taken over at once
- */
+interface DispatcherOptions {
+  readonly runners: OperationRunners;
+  readonly cancellations: Cancellations;
+  /** Owned by this process alone; what an earlier process of it held is taken over at once. */
+  readonly data_directory_id: string;
+}
+
+/** Carries calls to `runCall`. The job queue only carries: what runs, and in which order, is decided on our own tables. */
 export async function startDispatcher(
   ctx: EngineContext,
   pool: pg.Pool,
-  options: { runners: OperationRunners; cancellations: Cancellations; data_directory_id: string },
+  options: DispatcherOptions,
 ): Promise<Dispatcher> {
-  let workerId = '';
-  const events: WorkerEvents = new EventEmitter();
-  events.on('pool:create', ({ workerPool }) => {
-    workerId = workerPool.id;
-  });
   const logger = new Logger(() => (level, message, meta) => {
     if (level === 'error') ctx.logger.error({ err: meta?.error }, message);
   });
-  const runner = await run({
-    events,
-    pgPool: pool,
-    concurrency: CONCURRENT_CALLS,
-    pollInterval: POLL_INTERVAL_MS,
-    noHandleSignals: true,
-    logger,
-    taskList: {
-      [RUN_CALL_TASK]: async (payload) => {
-        const { call_id } = payload as { call_id: string };
-        await runCall(ctx, options.runners, options.cancellations, { id: call_id, worker_id: workerId });
-      },
-    },
-    parsedCronItems: [],
-  });
-  await insertWorker(ctx.store, workerId, options.data_directory_id);
   const utils = await makeWorkerUtils({ pgPool: pool, logger });
+  let carrier = await startCarrier(ctx, pool, logger, options);
 
   const takeOver = async () => {
-    await updateHeartbeat(ctx.store, workerId);
+    if (carrier.ended()) {
+      // The queue gives up after a while without its database; we do not.
+      await releaseWorkers(ctx.store, [carrier.id]);
+      carrier = await startCarrier(ctx, pool, logger, options);
+    }
+    await updateHeartbeat(ctx.store, carrier.id);
     const dead = await findDeadWorkers(ctx.store, {
-      own_id: workerId,
+      own_id: carrier.id,
       data_directory_id: options.data_directory_id,
       silence_ms: SILENCE_UNTIL_DEAD_MS,
     });
     if (dead.length > 0) {
       await utils.forceUnlockWorkers(dead);
       await releaseWorkers(ctx.store, dead);
+      await notifyPollers(ctx.store);
+    }
+    await releaseAbandoned(ctx.store, carrier.id, carrier.running());
+    if (await holdsAbandonedJobs(ctx.store, carrier.id, carrier.running())) {
+      // Unlocks those that are worked on, too: a second job of a call that is held ends at once.
+      await utils.forceUnlockWorkers([carrier.id]);
       await notifyPollers(ctx.store);
     }
     for (const call of await findCallsWithoutJob(ctx.store)) {
@@ -75,9 +77,68 @@ export async function startDispatcher(
   return {
     stop: async () => {
       await heartbeat.stop();
-      await runner.stop();
-      await releaseWorkers(ctx.store, [workerId]);
+      await carrier.stop();
+      await releaseWorkers(ctx.store, [carrier.id]);
       await utils.release();
     },
+  };
+}
+
+/** One life of the job queue's workers in this process. */
+interface Carrier {
+  /** What calls are held by. */
+  readonly id: string;
+  /** It has stopped by itself. */
+  ended(): boolean;
+  /** Ids of the calls that jobs work on at this moment. */
+  running(): string[];
+  stop(): Promise<void>;
+}
+
+async function startCarrier(
+  ctx: EngineContext,
+  pool: pg.Pool,
+  logger: Logger,
+  { runners, cancellations, data_directory_id }: DispatcherOptions,
+): Promise<Carrier> {
+  let id = '';
+  let ended = false;
+  const running = new Map<symbol, string>();
+  const events: WorkerEvents = new EventEmitter();
+  events.on('pool:create', ({ workerPool }) => {
+    id = workerPool.id;
+  });
+  const runner = await run({
+    events,
+    pgPool: pool,
+    concurrency: CONCURRENT_CALLS,
+    pollInterval: POLL_INTERVAL_MS,
+    noHandleSignals: true,
+    logger,
+    taskList: {
+      [RUN_CALL_TASK]: async (payload) => {
+        const { call_id } = payload as { call_id: string };
+        const job = Symbol(call_id);
+        running.set(job, call_id);
+        try {
+          await runCall(ctx, runners, cancellations, { id: call_id, worker_id: id });
+        } finally {
+          running.delete(job);
+        }
+      },
+    },
+    parsedCronItems: [],
+  });
+  runner.promise
+    .catch((error) => ctx.logger.error({ err: error }, 'the job queue stopped and is started again'))
+    .finally(() => {
+      ended = true;
+    });
+  await insertWorker(ctx.store, id, data_directory_id);
+  return {
+    id,
+    ended: () => ended,
+    running: () => [...running.values()],
+    stop: () => (ended ? Promise.resolve() : runner.stop()),
   };
 }

@@ -2,18 +2,22 @@ import { execFile } from 'node:child_process';
 import { mkdir, readFile, rename, rm } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import type { ComputeDriver, ComputeRef, ComputeSpec } from '../drivers/compute/contract.ts';
 import { PLATFORM_ROLE, pgHba, pgIdent } from '../postgres/access.ts';
 import { type Distribution, newestDistribution } from '../postgres/distributions.ts';
 import { chownTree, initCluster } from '../postgres/initdb.ts';
+import type { Log } from '../watch/log-fields.ts';
 import { StartError } from './start-error.ts';
 import { storeOwner } from './users.ts';
 
 const run = promisify(execFile);
 const MAJOR = 17;
 const DATABASE = 'coppice';
+const START_TIMEOUT_MS = 60_000;
+const RESTART_INTERVAL_MS = 1_000;
 
 /** The compute that serves our own database. */
 export const STORE_COMPUTE_ID = 'store';
@@ -31,14 +35,46 @@ export async function startOwnStore(
   driver: ComputeDriver & { socketDirectory(id: string): string },
   distributions: readonly Distribution[],
   dataDirectory: string,
+  logger: Log,
 ): Promise<OwnStore> {
   const data_directory = join(dataDirectory, 'store', 'data');
   const distribution = await ensureCluster(distributions, dataDirectory, data_directory);
   const ref: ComputeRef = { driver: driver.name, id: STORE_COMPUTE_ID };
-  await driver.ensureRunning(storeSpec(distribution, data_directory), AbortSignal.timeout(60_000));
+  const spec = storeSpec(distribution, data_directory);
+  await driver.ensureRunning(spec, AbortSignal.timeout(START_TIMEOUT_MS));
+  const forget = keepRunning(driver, spec, logger);
   const connection = ownConnection(driver);
   await ensureDatabase(connection);
-  return { connection, stop: () => driver.ensureStopped(ref, 'staged') };
+  const stop = async () => {
+    forget();
+    await driver.ensureStopped(ref, 'staged');
+  };
+  return { connection, stop };
+}
+
+/** Starts our database again when it ended by itself, until it runs. Returns the way to let it end. */
+function keepRunning(driver: ComputeDriver, spec: ComputeSpec, logger: Log): () => void {
+  let wanted = true;
+  const startAgain = async () => {
+    while (wanted) {
+      try {
+        await driver.ensureRunning(spec, AbortSignal.timeout(START_TIMEOUT_MS));
+        return;
+      } catch (error) {
+        logger.error({ room: 'store', err: error }, 'our own database could not be started again');
+        await delay(RESTART_INTERVAL_MS);
+      }
+    }
+  };
+  const forget = driver.onExit(({ id }) => {
+    if (id !== STORE_COMPUTE_ID || !wanted) return;
+    logger.error({ room: 'store' }, 'our own database ended by itself and is started again');
+    void startAgain();
+  });
+  return () => {
+    wanted = false;
+    forget();
+  };
 }
 
 /** How this user reaches our own database where it runs. */

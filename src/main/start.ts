@@ -129,12 +129,13 @@ async function layFoundation(
   let connection: pg.ClientConfig = { connectionString: settings.database_url };
   if (!settings.database_url) {
     progress("starting Coppice's own database");
-    const store = await startOwnStore(driver, distributions, directory.path);
+    const store = await startOwnStore(driver, distributions, directory.path, logger);
     undo.defer(() => store.stop());
     connection = store.connection;
   }
-  const onError = (error: Error) =>
-    logger.warn({ room: 'store', err: error }, 'a connection to our own database broke');
+  // Without what the driver hangs on its errors: the whole connection.
+  const onError = ({ message }: Error) =>
+    logger.warn({ room: 'store', reason: message }, 'a connection to our own database broke');
   const open = (application_name: string, durable: boolean) => {
     const opened = openStore({ connection, application_name, connections_max: 12, durable, onError });
     undo.defer(() => opened.close());

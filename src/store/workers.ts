@@ -29,6 +29,21 @@ export async function releaseWorkers(store: Store, ids: string[]): Promise<void>
   await store.deleteFrom('workers').where('id', 'in', ids).execute();
 }
 
+/** Gives back what a worker holds and does not work on: our database was away when it wanted to say so. */
+export async function releaseAbandoned(store: Store, id: string, running: readonly string[]): Promise<void> {
+  await sql`update calls set held_by = null where held_by = ${id} and id <> all(${running}::uuid[])`.execute(store);
+}
+
+/** Whether jobs are locked by a worker that does not work on them: it could not say how they ended. */
+export async function holdsAbandonedJobs(store: Store, id: string, running: readonly string[]): Promise<boolean> {
+  // One that was locked a moment ago may not have begun.
+  const { rows } = await sql`
+    select from graphile_worker.jobs
+    where locked_by = ${id} and key <> all(${running}::text[]) and locked_at < now() - interval '3 seconds'
+    limit 1`.execute(store);
+  return rows.length > 0;
+}
+
 /** Makes every process look for jobs now: unlocking jobs alone would wait for the next poll. */
 export async function notifyPollers(store: Store): Promise<void> {
   await sql`select pg_notify('jobs:insert', '{"count":1}')`.execute(store);
