@@ -52,12 +52,11 @@ export async function bringUp(
   if (!facts.compute || !servesBranch(facts)) {
     await observeEndpointPlaced(ctx.store, facts.id, { compute: ref, timeline_id: facts.timeline_id });
   }
-  if (!running) {
-    await refuseWhenFull(ctx);
-    await ctx.compute.ensureRunning(spec, signal);
-    revert.add(() => ctx.compute.ensureStopped(ref, 'immediate'));
-    stopPoint('start_compute:started');
-  }
+  if (!running) await refuseWhenFull(ctx);
+  // One that runs is taken over, and waited for while it still starts.
+  await ctx.compute.ensureRunning(spec, signal);
+  if (!running) revert.add(() => ctx.compute.ensureStopped(ref, 'immediate'));
+  stopPoint('start_compute:started');
   if (facts.applied_config_generation < facts.config_generation) await applyConfigTo(ctx, facts, ref);
   signal.throwIfAborted();
   await observeEndpointRunning(ctx.store, facts.id, {
