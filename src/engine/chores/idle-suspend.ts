@@ -5,6 +5,7 @@ import { observeEndpointActive, observeEndpointSteady } from '../../store/observ
 import { findWatchedEndpoints, lockSettledEndpoint, type WatchedEndpoint } from '../../store/watched.ts';
 import type { EngineContext } from '../context.ts';
 import { learnFromServer } from '../learn.ts';
+import type { SuspendArguments } from '../operations/suspend-compute.ts';
 import { sessions } from '../server.ts';
 
 /** A compute is looked at eight times in its timeout, within these bounds. */
@@ -72,7 +73,9 @@ async function look(ctx: EngineContext, looks: Map<string, Look>, endpoint: Watc
   // What was done in SQL is learnt while it happens, so that the gateway knows it when the compute sleeps.
   const active = activity.busy || !previous || seen > previous.last_active_at;
   if (active) await learnFromServer(ctx, endpoint.id);
-  if (now - last_active_at >= timeout_ms && !activity.busy) await suspend(ctx, endpoint, activity.counters);
+  if (now - last_active_at >= timeout_ms && !activity.busy) {
+    await suspend(ctx, endpoint, { counters: activity.counters, decided_at_ms: now });
+  }
 }
 
 /** Time without activity until a suspend; endless where the endpoint says so. */
@@ -81,7 +84,11 @@ function timeoutMs({ suspend_timeout_seconds }: WatchedEndpoint): number {
   return (suspend_timeout_seconds || LIMITS.suspend_timeout_seconds_default) * 1000;
 }
 
-async function suspend(ctx: EngineContext, endpoint: WatchedEndpoint, counters: ActivityCounters): Promise<void> {
+async function suspend(
+  ctx: EngineContext,
+  endpoint: WatchedEndpoint,
+  decision: Pick<SuspendArguments, 'counters' | 'decided_at_ms'>,
+): Promise<void> {
   await ctx.intent.transaction().execute(async (trx) => {
     // Whoever starts, stops or changes it meanwhile waits, or was first.
     if (!(await lockSettledEndpoint(trx, endpoint))) return;
@@ -91,7 +98,7 @@ async function suspend(ctx: EngineContext, endpoint: WatchedEndpoint, counters: 
         endpoint_id: endpoint.id,
         branch_id: endpoint.branch_id,
         timeline_id: endpoint.timeline_id,
-        arguments: { only_if_idle: true, counters },
+        arguments: { only_if_idle: true, ...decision },
       },
     ]);
   });

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { type ActivityCounters, checkpoint, readActivity } from '../../postgres/activity.ts';
 import type { OpenSession } from '../../postgres/session.ts';
 import {
@@ -17,8 +16,9 @@ import { stopPoint } from '../stop-point.ts';
 /** How a suspend that is only meant for an idle compute says so in its operation. */
 export interface SuspendArguments {
   readonly only_if_idle?: boolean;
-  /** What was read when the compute was found idle. */
+  /** What was read when the compute was found idle, and when that was, in milliseconds since 1970. */
   readonly counters?: ActivityCounters;
+  readonly decided_at_ms?: number;
 }
 
 /**
@@ -52,7 +52,7 @@ export const suspendCompute: RunOperation = async (ctx, operation) => {
 async function prepareStop(
   ctx: EngineContext,
   facts: EndpointFacts,
-  { only_if_idle = false, counters }: SuspendArguments,
+  { only_if_idle = false, counters, decided_at_ms = 0 }: SuspendArguments,
 ): Promise<boolean> {
   const open: OpenSession = sessions(ctx, facts.compute!);
   try {
@@ -60,10 +60,10 @@ async function prepareStop(
     await checkpoint(session);
     await learnFromServer(ctx, facts.id);
     if (!only_if_idle) return false;
-    const activity = await readActivity(session, counters);
-    // Without counters it was woken by ourselves, so that any use at all is somebody else's.
-    const used = counters ? !isDeepStrictEqual(activity.counters, counters) : activity.last_active_at !== undefined;
-    return activity.busy || used;
+    const { busy, last_active_at } = await readActivity(session, counters);
+    // Without a decision it was woken by ourselves, so that any use at all is somebody else's. A session counts what it
+    // did some seconds late, but tells at once when it did something last.
+    return busy || (last_active_at !== undefined && last_active_at.getTime() > decided_at_ms);
   } catch (error) {
     // A server that does not answer is stopped all the same.
     ctx.logger.warn({ endpoint_id: facts.id, err: error }, 'a stop could not be prepared');
