@@ -18,15 +18,12 @@ export interface Machine {
   readonly node: string;
   /** Of this project; `+` when files were changed since. */
   readonly commit: string | undefined;
-  /** Share of the processors that others used while nothing of ours ran yet, in percent. */
-  readonly busy_percent: number;
 }
 
 /** Above this something else was running, and the figures are not to be published. */
 export const BUSY_PERCENT_MAX = 5;
 const WATCHED_MS = 3000;
 
-/** Looks at the machine for a few seconds. Call it before anything is started. */
 export async function describeMachine(): Promise<Machine> {
   const [first] = cpus();
   return {
@@ -37,7 +34,6 @@ export async function describeMachine(): Promise<Machine> {
     filesystem: await filesystemOf(tmpdir()),
     node: process.version,
     commit: await currentCommit(),
-    busy_percent: await busyPercent(WATCHED_MS),
   };
 }
 
@@ -75,9 +71,10 @@ async function currentCommit(): Promise<string | undefined> {
   }
 }
 
-async function busyPercent(watched_ms: number): Promise<number> {
+/** Share of the processors that is in use, in percent, looked at for a few seconds while nothing of ours runs. */
+export async function busyPercent(): Promise<number> {
   const before = processorTimes();
-  await delay(watched_ms);
+  await delay(WATCHED_MS);
   const after = processorTimes();
   const all = after.all - before.all;
   return all === 0 ? 0 : Math.round((1 - (after.idle - before.idle) / all) * 1000) / 10;

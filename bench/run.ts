@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { inspect, parseArgs } from 'node:util';
 import { type Figure, formatFigures } from './figure.ts';
-import { BUSY_PERCENT_MAX, describeMachine, formatMachine, type Machine } from './machine.ts';
+import { BUSY_PERCENT_MAX, busyPercent, describeMachine, formatMachine } from './machine.ts';
 import type { MeasureOptions, Section } from './section.ts';
 
 /** In the order in which they run. */
@@ -72,12 +72,21 @@ function listenForInterrupts(): AbortSignal {
   return controller.signal;
 }
 
-async function measureAll({ names, ...wanted }: Wanted): Promise<{ figures: Figure[]; failures: Failure[] }> {
+interface Measured {
+  readonly figures: readonly Figure[];
+  readonly failures: readonly Failure[];
+  /** By section: what others used of the processors just before it, in percent. */
+  readonly busy_percent: Readonly<Record<string, number>>;
+}
+
+async function measureAll({ names, ...wanted }: Wanted): Promise<Measured> {
   const figures: Figure[] = [];
+  const busy_percent: Record<string, number> = {};
   const failures: Failure[] = [];
   const signal = listenForInterrupts();
   for (const name of names) {
     if (signal.aborted) break;
+    busy_percent[name] = await busyPercent();
     const began = performance.now();
     const tell = (text: string) =>
       process.stderr.write(`${name} ${((performance.now() - began) / 1000).toFixed(0).padStart(4)} s  ${text}\n`);
@@ -95,18 +104,20 @@ async function measureAll({ names, ...wanted }: Wanted): Promise<{ figures: Figu
       failures.push({ section: name, message: message.split('\n', 1)[0]!.slice(0, FAILURE_LINE_CHARACTERS) });
     }
   }
-  return { figures, failures };
+  return { figures, failures, busy_percent };
 }
 
 /** What went wrong before cleaning up went wrong, too. */
 const firstCause = (error: unknown): unknown =>
   error instanceof SuppressedError ? firstCause(error.suppressed) : error;
 
-function warnings({ quick }: Wanted, { busy_percent }: Machine): string[] {
-  const busy = `Something else used ${busy_percent} % of the processors before the run`;
+function warnings({ quick }: Wanted, { busy_percent, failures }: Measured): string[] {
+  const busy = Object.entries(busy_percent).filter(([, percent]) => percent > BUSY_PERCENT_MAX);
+  const described = busy.map(([name, percent]) => `${percent} % before ${name}`).join(', ');
   return [
     ...(quick ? ['Quick: too few rounds and too little data for figures that mean anything.'] : []),
-    ...(busy_percent > BUSY_PERCENT_MAX ? [`${busy}: these figures are not to be published.`] : []),
+    ...(busy.length > 0 ? [`Something else used the processors (${described}): not to be published.`] : []),
+    ...failures.map(({ section, message }) => `Section ${section} failed: ${message}`),
   ];
 }
 
@@ -116,19 +127,17 @@ async function main(): Promise<void> {
   process.stderr.write('Nothing else may run on this machine meanwhile.\n');
   const machine = await describeMachine();
   const date = new Date().toISOString();
-  const warned = warnings(wanted, machine);
-  for (const warning of warned) process.stderr.write(`${warning}\n`);
-  const { figures, failures } = await measureAll(wanted);
+  const measured = await measureAll(wanted);
+  const { figures, failures } = measured;
   const lines = [
     `${date.slice(0, 10)}, ${formatMachine(machine)}. \`${command}\`, seed ${wanted.seed}, commit ${machine.commit ?? 'unknown'}.`,
-    ...warned,
-    ...failures.map(({ section, message }) => `Section ${section} failed: ${message}`),
+    ...warnings(wanted, measured),
   ];
   process.stdout.write(`${lines.join('\n')}\n\n${formatFigures(figures)}\n`);
   const file = wanted.json ?? join(import.meta.dirname, 'results', `${date.replaceAll(':', '-').slice(0, 19)}.json`);
   await mkdir(dirname(file), { recursive: true });
   const { quick, seed } = wanted;
-  await writeFile(file, `${JSON.stringify({ date, command, quick, seed, machine, figures, failures }, null, 2)}\n`);
+  await writeFile(file, `${JSON.stringify({ date, command, quick, seed, machine, ...measured }, null, 2)}\n`);
   process.stderr.write(`Written to ${file}.\n`);
   if (failures.length > 0) process.exitCode = 1;
 }
