@@ -115,6 +115,8 @@ async function startCarrier(
     pollInterval: POLL_INTERVAL_MS,
     noHandleSignals: true,
     logger,
+    // Else the queue says how a job ended in promises that nobody waits for, and dies of the first that fails.
+    preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
     taskList: {
       [RUN_CALL_TASK]: async (payload) => {
         const { call_id } = payload as { call_id: string };
@@ -122,6 +124,9 @@ async function startCarrier(
         running.set(job, call_id);
         try {
           await runCall(ctx, runners, cancellations, { id: call_id, worker_id: id });
+        } catch (error) {
+          // Our database went away. What is still held is released, and gets another job, by the next heartbeat.
+          ctx.logger.error({ err: error }, 'a call could not be carried on');
         } finally {
           running.delete(job);
         }
