@@ -48,6 +48,7 @@ export async function startDispatcher(
   const takeOver = async () => {
     if (carrier.ended()) {
       // The queue gives up after a while without its database; we do not.
+      await utils.forceUnlockWorkers([carrier.id]);
       await releaseWorkers(ctx.store, [carrier.id]);
       carrier = await startCarrier(ctx, pool, logger, options);
     }

@@ -11,9 +11,11 @@ describe("Coppice's own database is killed", { timeout: 180_000 }, () => {
   let projectId: string;
   let uri: string;
 
+  /** The API answers for a moment longer; it has noticed once it has refused. */
   const killDatabase = async () => {
     const file = await readFile(join(coppice.data_directory, 'store/data/postmaster.pid'), 'utf8');
     process.kill(Number(file.split('\n')[0]), 'SIGKILL');
+    await until(async () => !(await answers()), { what: 'the API to refuse', interval_ms: 1 });
   };
   const answers = async () => {
     const answer = await coppice.call('GET', `/projects/${projectId}`);
