@@ -49,8 +49,9 @@ export async function startEngine(
   const dispatcher = await startDispatcher(ctx, pool, { runners: RUNNERS, cancellations, data_directory_id });
   const lookForCrashes = availability(ctx);
   const forget = ctx.compute.onExit(() => void lookForCrashes().catch(() => undefined));
+  const stopping = new AbortController();
   const loops = [
-    startLoop({ name: 'idle_suspend', interval_ms: 500, logger }, idleSuspend(ctx)),
+    startLoop({ name: 'idle_suspend', interval_ms: 500, logger }, idleSuspend(ctx, stopping.signal)),
     startLoop({ name: 'availability', interval_ms: 5_000, logger }, lookForCrashes),
     startLoop({ name: 'pool', interval_ms: 5_000, logger }, () => watchPool(ctx)),
     startLoop({ name: 'sizes', interval_ms: 5_000, logger }, () => measureTimelines(ctx)),
@@ -62,6 +63,7 @@ export async function startEngine(
     },
     stop: async () => {
       forget();
+      stopping.abort(new Error('Coppice stops'));
       await Promise.all(loops.map((loop) => loop.stop()));
       await dispatcher.stop();
     },

@@ -28,7 +28,7 @@ export async function prepareFirstStart(
   const spec = quietSpec(ctx, { id: ref.id, distribution_id: timeline.distribution_id, data_directory, uid });
   await ctx.compute.ensureRunning(spec, signal);
   stopPoint('create_branch:quiet');
-  await quietChild(sessions(ctx, ref));
+  await quietChild(sessions(ctx, ref, signal));
   await ctx.compute.ensureStopped(ref, 'staged');
   await ctx.compute.ensureRemoved(ref);
 }

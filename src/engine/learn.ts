@@ -7,6 +7,9 @@ import { findEndpointFacts } from '../store/observations.ts';
 import type { EngineContext } from './context.ts';
 import { servesBranch, sessions } from './server.ts';
 
+/** A server that does not answer for so long is hung. */
+const LOOK_TIMEOUT_MS = 10_000;
+
 /** The last look into each endpoint's server that is under way. */
 const looks = new WeakMap<EngineContext, Map<EndpointId, Promise<void>>>();
 
@@ -30,7 +33,7 @@ async function lookInto(ctx: EngineContext, endpoint_id: EndpointId): Promise<vo
   if (!facts?.compute || facts.deleted_at || !servesBranch(facts)) return;
   const { branch_id, timeline_id, started_at, config_generation: generation } = facts;
   if (facts.applied_config_generation < generation) return;
-  await using session = await sessions(ctx, facts.compute)('postgres');
+  await using session = await sessions(ctx, facts.compute, AbortSignal.timeout(LOOK_TIMEOUT_MS))('postgres');
   const seen = { roles: await readRoles(session), databases: await readDatabases(session) };
   await learnConfig(ctx.store, { endpoint_id, branch_id, timeline_id, started_at, generation }, seen);
 }

@@ -18,9 +18,21 @@ import type { EngineContext } from './context.ts';
 import type { Revert } from './revert.ts';
 import { stopPoint } from './stop-point.ts';
 
-/** Opens platform sessions to a compute. */
-export function sessions(ctx: EngineContext, ref: ComputeRef): OpenSession {
-  return (database) => openSession(() => ctx.compute.dial(ref), { database });
+/**
+ * Opens platform sessions to a compute. They break with the signal: a server that is frozen takes connections and
+ * statements and answers none.
+ */
+export function sessions(ctx: EngineContext, ref: ComputeRef, signal: AbortSignal): OpenSession {
+  const dial = async () => {
+    signal.throwIfAborted();
+    const stream = await ctx.compute.dial(ref);
+    const end = () => stream.destroy(signal.reason);
+    signal.addEventListener('abort', end, { once: true });
+    stream.once('close', () => signal.removeEventListener('abort', end));
+    if (signal.aborted) end();
+    return stream;
+  };
+  return (database) => openSession(dial, { database });
 }
 
 /** Whether the server of an endpoint, should one run, is of the timeline that its branch has now. */
@@ -57,7 +69,7 @@ export async function bringUp(
   await ctx.compute.ensureRunning(spec, signal);
   if (!running) revert.add(() => ctx.compute.ensureStopped(ref, 'immediate'));
   stopPoint('start_compute:started');
-  if (facts.applied_config_generation < facts.config_generation) await applyConfigTo(ctx, facts, ref);
+  if (facts.applied_config_generation < facts.config_generation) await applyConfigTo(ctx, facts, ref, signal);
   signal.throwIfAborted();
   await observeEndpointRunning(ctx.store, facts.id, {
     started_at: new Date(),
@@ -68,10 +80,15 @@ export async function bringUp(
 }
 
 /** The server's roles and databases become what is intended. */
-export async function applyConfigTo(ctx: EngineContext, facts: EndpointFacts, ref: ComputeRef): Promise<void> {
+export async function applyConfigTo(
+  ctx: EngineContext,
+  facts: EndpointFacts,
+  ref: ComputeRef,
+  signal: AbortSignal,
+): Promise<void> {
   const desired = await findDesiredConfig(ctx.store, facts.branch_id);
   const fromTemplate = facts.timeline_parent_id === null && facts.applied_config_generation === 0;
-  await applyRolesAndDatabases(sessions(ctx, ref), {
+  await applyRolesAndDatabases(sessions(ctx, ref, signal), {
     roles: desired.roles.map((role) => ({ ...role, deleted: role.deleted_at !== null })),
     databases: desired.databases.map((database) => ({ ...database, deleted: database.deleted_at !== null })),
     // A new volume holds one database and one role, which become the first ones that are wanted.

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { LIMITS } from '../../domain/limits.ts';
 import { type ActivityCounters, readActivity } from '../../postgres/activity.ts';
 import { createCall } from '../../store/calls.ts';
@@ -13,7 +14,13 @@ const LOOK_INTERVAL_MAX_MS = 10_000;
 const LOOK_INTERVAL_MIN_MS = 250;
 /** A compute that ran this long did not crash at its start. */
 const STEADY_AFTER_MS = 60_000;
-const CONCURRENT_LOOKS = 4;
+const CONCURRENT_LOOKS = 8;
+/** A server that does not answer a look for so long is hung, */
+const LOOK_TIMEOUT_MS = 10_000;
+/** and is looked at again after so long. */
+const HUNG_PAUSE_MS = 30_000;
+/** Others are not kept waiting longer than that by servers that are hung. */
+const ROUND_MAX_MS = 1_000;
 
 interface Look {
   readonly started_at: number;
@@ -22,17 +29,46 @@ interface Look {
   readonly looked_at: number;
 }
 
-/** Suspends computes that nobody has used for their timeout. Returns one round of it; call it again and again. */
-export function idleSuspend(ctx: EngineContext): () => Promise<void> {
+/**
+ * Suspends computes that nobody has used for their timeout. Returns one round of it; call it again and again, until
+ * `stopping` is aborted.
+ */
+export function idleSuspend(ctx: EngineContext, stopping: AbortSignal): () => Promise<void> {
   const looks = new Map<string, Look>();
+  const underWay = new Set<string>();
+  const hungUntil = new Map<string, number>();
+  const isFree = ({ id }: WatchedEndpoint) => !underWay.has(id) && !((hungUntil.get(id) ?? 0) > Date.now());
+
+  const lookAt = async (endpoint: WatchedEndpoint) => {
+    const { id } = endpoint;
+    underWay.add(id);
+    hungUntil.delete(id);
+    const patience = AbortSignal.timeout(LOOK_TIMEOUT_MS);
+    try {
+      await look(ctx, looks, endpoint, AbortSignal.any([stopping, patience]));
+    } catch (error) {
+      if (patience.aborted) hungUntil.set(id, Date.now() + HUNG_PAUSE_MS);
+      // It may just be ending; the availability chore tells.
+      if (!stopping.aborted)
+        ctx.logger.warn({ endpoint_id: id, err: error }, 'the activity of a compute could not be read');
+    } finally {
+      underWay.delete(id);
+    }
+  };
   return async () => {
     const endpoints = await findWatchedEndpoints(ctx.store);
     const ids = new Set(endpoints.map((endpoint) => endpoint.id));
-    for (const id of looks.keys()) if (!ids.has(id)) looks.delete(id);
-    const due = endpoints.filter((endpoint) => isDue(looks.get(endpoint.id), endpoint));
-    for (let index = 0; index < due.length; index += CONCURRENT_LOOKS) {
-      await Promise.all(due.slice(index, index + CONCURRENT_LOOKS).map((endpoint) => lookAt(ctx, looks, endpoint)));
-    }
+    for (const known of [looks, hungUntil]) for (const id of known.keys()) if (!ids.has(id)) known.delete(id);
+    const due = endpoints.filter((endpoint) => isFree(endpoint) && isDue(looks.get(endpoint.id), endpoint));
+    const end = Date.now() + ROUND_MAX_MS;
+    const lookOn = async () => {
+      for (let next = due.shift(); next && Date.now() < end; next = due.shift()) await lookAt(next);
+    };
+    const slots = Math.max(0, CONCURRENT_LOOKS - underWay.size);
+    await Promise.race([
+      Promise.all(Array.from({ length: slots }, lookOn)),
+      delay(ROUND_MAX_MS, undefined, { ref: false }),
+    ]);
   };
 }
 
@@ -43,20 +79,15 @@ function isDue(look: Look | undefined, endpoint: WatchedEndpoint): boolean {
   return look.looked_at + interval_ms <= Date.now();
 }
 
-async function lookAt(ctx: EngineContext, looks: Map<string, Look>, endpoint: WatchedEndpoint): Promise<void> {
-  try {
-    await look(ctx, looks, endpoint);
-  } catch (error) {
-    // It may just be ending; the availability chore tells.
-    ctx.logger.warn({ endpoint_id: endpoint.id, err: error }, 'the activity of a compute could not be read');
-  }
-}
-
-async function look(ctx: EngineContext, looks: Map<string, Look>, endpoint: WatchedEndpoint): Promise<void> {
+async function look(
+  ctx: EngineContext,
+  looks: Map<string, Look>,
+  endpoint: WatchedEndpoint,
+  signal: AbortSignal,
+): Promise<void> {
   const known = looks.get(endpoint.id);
   const previous = known?.started_at === endpoint.started_at.getTime() ? known : undefined;
-  const open = sessions(ctx, endpoint.compute);
-  await using session = await open('postgres');
+  await using session = await sessions(ctx, endpoint.compute, signal)('postgres');
   const activity = await readActivity(session, previous?.counters);
   const seen = activity.last_active_at?.getTime() ?? 0;
   const last_active_at = Math.max(seen, previous?.last_active_at ?? 0, endpoint.started_at.getTime());

@@ -25,7 +25,7 @@ export const applyConfig: RunOperation = async (ctx, operation, signal) => {
     return 'finished';
   }
   stopPoint('apply_config:running');
-  if (behind) await applyConfigTo(ctx, facts, facts.compute!);
+  if (behind) await applyConfigTo(ctx, facts, facts.compute!, signal);
   if (facts.started_spec_hash !== specHash(ctx, facts)) await reconfigure(ctx, facts, facts.compute!);
   return 'finished';
 };

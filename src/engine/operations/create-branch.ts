@@ -71,7 +71,7 @@ async function findRunningServer(ctx: EngineContext, timelineId: string): Promis
 }
 
 async function cloneRunning(ctx: EngineContext, child: Child, parent: ComputeRef): Promise<BranchPoint> {
-  const backup = await startBackup(sessions(ctx, parent));
+  const backup = await startBackup(sessions(ctx, parent, child.signal));
   try {
     let point: BranchPoint | undefined;
     await ctx.storage.ensureCloned(child.source, child.timeline.id, {

@@ -1,5 +1,4 @@
 import { type ActivityCounters, checkpoint, readActivity } from '../../postgres/activity.ts';
-import type { OpenSession } from '../../postgres/session.ts';
 import {
   type EndpointFacts,
   findEndpointFacts,
@@ -13,6 +12,9 @@ import type { RunOperation } from '../run-call.ts';
 import { sessions } from '../server.ts';
 import { stopPoint } from '../stop-point.ts';
 
+/** After that the stop begins unprepared: a checkpoint may take long, and a server may be hung. */
+const PREPARE_TIMEOUT_MS = 60_000;
+
 /** How a suspend that is only meant for an idle compute says so in its operation. */
 export interface SuspendArguments {
   readonly only_if_idle?: boolean;
@@ -25,14 +27,14 @@ export interface SuspendArguments {
  * Stops the endpoint's server. While it stops, the gateway holds new connections, which the next start serves. A stop
  * for idleness looks once more, after the checkpoint that makes the stop short, and leaves a compute that is in use.
  */
-export const suspendCompute: RunOperation = async (ctx, operation) => {
+export const suspendCompute: RunOperation = async (ctx, operation, signal) => {
   const facts = await findEndpointFacts(ctx.store, operation.endpoint_id!);
   if (!facts?.compute) return 'skipped';
   if ((await ctx.compute.observe(facts.compute)).state === 'running') {
     await observeEndpointStopping(ctx.store, facts.id, true);
     stopPoint('suspend_compute:stopping');
     const wanted = facts.deleted_at === null && !facts.disabled;
-    const inUse = await prepareStop(ctx, facts, operation.arguments);
+    const inUse = await prepareStop(ctx, facts, operation.arguments, signal);
     if (wanted && inUse) {
       await observeEndpointStopping(ctx.store, facts.id, false);
       return 'skipped';
@@ -53,10 +55,11 @@ async function prepareStop(
   ctx: EngineContext,
   facts: EndpointFacts,
   { only_if_idle = false, counters, decided_at_ms = 0 }: SuspendArguments,
+  signal: AbortSignal,
 ): Promise<boolean> {
-  const open: OpenSession = sessions(ctx, facts.compute!);
+  const patience = AbortSignal.any([signal, AbortSignal.timeout(PREPARE_TIMEOUT_MS)]);
   try {
-    await using session = await open('postgres');
+    await using session = await sessions(ctx, facts.compute!, patience)('postgres');
     await checkpoint(session);
     await learnFromServer(ctx, facts.id);
     if (!only_if_idle) return false;
