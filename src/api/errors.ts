@@ -28,11 +28,10 @@ function fromFramework(error: FastifyError, request: FastifyRequest): CoppiceErr
 /** Our own database is away for a moment: the connection broke, or it is starting or stopping. */
 function storeIsAway(error: NodeJS.ErrnoException): boolean {
   const { code = '', syscall, message } = error;
-  return (
-    /^(08|57P)/.test(code) ||
-    syscall === 'connect' ||
-    (syscall === 'read' && code === 'ECONNRESET') ||
-    /^(Connection terminated|Client has encountered a connection error)/.test(message)
+  if (/^(08|57P)/.test(code) || syscall === 'connect') return true;
+  if (code === 'ECONNRESET' || code === 'EPIPE') return true;
+  return /^(Connection terminated|Client has encountered a connection error|timeout exceeded when trying)/.test(
+    message,
   );
 }
 
