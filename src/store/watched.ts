@@ -31,17 +31,19 @@ export async function findWatchedEndpoints(store: Store): Promise<WatchedEndpoin
 }
 
 /**
- * Holds an endpoint as it is for a decision of the platform; false when it is gone, or something is being done to it.
+ * Holds an endpoint as it is for a decision of the platform; false when it is gone, was stopped or started since it was
+ * looked at, or something is being done to it.
  * Whoever changes anything of a project begins with the project's lock, so that nobody waits for each other in a ring.
  */
 export async function lockSettledEndpoint(
   trx: StoreTransaction,
-  { id, project_id }: Pick<WatchedEndpoint, 'id' | 'project_id'>,
+  { id, project_id, started_at }: Pick<WatchedEndpoint, 'id' | 'project_id'> & { readonly started_at: Date | null },
 ): Promise<boolean> {
   await sql`select from projects where id = ${project_id} for no key update`.execute(trx);
   const { rows } = await sql`
     select from endpoints
-    where id = ${id} and deleted_at is null and not exists (
+    where id = ${id} and deleted_at is null and observed_state = 'running'
+      and started_at is not distinct from ${started_at} and not exists (
       select from operations where operations.endpoint_id = endpoints.id
         and operations.status in ('scheduling', 'running', 'cancelling')
     )`.execute(trx);

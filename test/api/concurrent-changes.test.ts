@@ -23,9 +23,9 @@ describe('many changes of one project at once', () => {
   after(() => api?.close());
 
   /** What the platform does by itself to a compute that is idle. */
-  const suspendWhenSettled = (id: string, branch_id: string, timeline_id: string) =>
+  const suspendWhenSettled = (id: string, branch_id: string, timeline_id: string, started_at: Date | null) =>
     api.context.store.transaction().execute(async (trx) => {
-      if (!(await lockSettledEndpoint(trx, { id, project_id: project.id }))) return;
+      if (!(await lockSettledEndpoint(trx, { id, project_id: project.id, started_at }))) return;
       await createCall(trx, project.id, [{ action: 'suspend_compute', endpoint_id: id, branch_id, timeline_id }]);
     });
 
@@ -42,7 +42,7 @@ describe('many changes of one project at once', () => {
       const endpoints = await store
         .selectFrom('endpoints')
         .innerJoin('branches', 'branches.id', 'endpoints.branch_id')
-        .select(['endpoints.id', 'branch_id', 'timeline_id'])
+        .select(['endpoints.id', 'branch_id', 'timeline_id', 'started_at'])
         .where('endpoints.deleted_at', 'is', null)
         .execute();
       const name = () => `name-${Math.floor(random() * 4)}`;
@@ -76,8 +76,8 @@ describe('many changes of one project at once', () => {
             (error) => ({ status: error.status ?? 500, body: error }),
           ),
         async () => {
-          const { id, branch_id, timeline_id } = pick(endpoints);
-          await suspendWhenSettled(id, branch_id, timeline_id);
+          const { id, branch_id, timeline_id, started_at } = pick(endpoints);
+          await suspendWhenSettled(id, branch_id, timeline_id, started_at);
           return undefined;
         },
       ];
