@@ -5,10 +5,11 @@ import { enqueueCall, RUN_CALL_TASK } from '../store/calls.ts';
 import { findCallsWithoutJob } from '../store/runs.ts';
 import {
   findDeadWorkers,
+  holdOf,
   holdsAbandonedJobs,
   insertWorker,
   notifyPollers,
-  releaseAbandoned,
+  releaseHolds,
   releaseWorkers,
   updateHeartbeat,
 } from '../store/workers.ts';
@@ -46,7 +47,7 @@ export async function startDispatcher(
   let carrier = await startCarrier(ctx, pool, logger, options);
 
   const takeOver = async () => {
-    if (carrier.ended()) {
+    if (carrier.ended() && carrier.running().length === 0) {
       // The queue gives up after a while without its database; we do not.
       await utils.forceUnlockWorkers([carrier.id]);
       await releaseWorkers(ctx.store, [carrier.id]);
@@ -63,7 +64,9 @@ export async function startDispatcher(
       await releaseWorkers(ctx.store, dead);
       await notifyPollers(ctx.store);
     }
-    await releaseAbandoned(ctx.store, carrier.id, carrier.running());
+    const abandoned = carrier.abandoned();
+    if (abandoned.length > 0) await releaseHolds(ctx.store, abandoned);
+    carrier.forget(abandoned);
     if (await holdsAbandonedJobs(ctx.store, carrier.id, carrier.running())) {
       // Unlocks those that are worked on, too: a second job of a call that is held ends at once.
       await utils.forceUnlockWorkers([carrier.id]);
@@ -87,12 +90,16 @@ export async function startDispatcher(
 
 /** One life of the job queue's workers in this process. */
 interface Carrier {
-  /** What calls are held by. */
+  /** What jobs are locked by, and calls held for. */
   readonly id: string;
   /** It has stopped by itself. */
   ended(): boolean;
   /** Ids of the calls that jobs work on at this moment. */
   running(): string[];
+  /** What attempts that are over may still hold. */
+  abandoned(): string[];
+  /** These were given back. */
+  forget(holds: readonly string[]): void;
   stop(): Promise<void>;
 }
 
@@ -104,10 +111,16 @@ async function startCarrier(
 ): Promise<Carrier> {
   let id = '';
   let ended = false;
-  const running = new Map<symbol, string>();
+  let attempts = 0;
+  let registered: Promise<void> | undefined;
+  /** Hold -> call. */
+  const running = new Map<string, string>();
+  const abandoned = new Set<string>();
   const events: WorkerEvents = new EventEmitter();
   events.on('pool:create', ({ workerPool }) => {
     id = workerPool.id;
+    registered = insertWorker(ctx.store, id, data_directory_id);
+    registered.catch(() => undefined);
   });
   const runner = await run({
     events,
@@ -121,15 +134,19 @@ async function startCarrier(
     taskList: {
       [RUN_CALL_TASK]: async (payload) => {
         const { call_id } = payload as { call_id: string };
-        const job = Symbol(call_id);
-        running.set(job, call_id);
+        attempts += 1;
+        const hold = holdOf(id, attempts);
+        running.set(hold, call_id);
         try {
-          await runCall(ctx, runners, cancellations, { id: call_id, worker_id: id });
+          // Nothing is held by a worker that nobody knows: it would be held for ever if we were killed.
+          await registered;
+          await runCall(ctx, runners, cancellations, { id: call_id, hold });
         } catch (error) {
           // Our database went away. What is still held is released, and gets another job, by the next heartbeat.
+          abandoned.add(hold);
           ctx.logger.error({ err: error }, 'a call could not be carried on');
         } finally {
-          running.delete(job);
+          running.delete(hold);
         }
       },
     },
@@ -140,11 +157,20 @@ async function startCarrier(
     .finally(() => {
       ended = true;
     });
-  await insertWorker(ctx.store, id, data_directory_id);
+  try {
+    await registered;
+  } catch (error) {
+    await runner.stop().catch(() => undefined);
+    throw error;
+  }
   return {
     id,
     ended: () => ended,
     running: () => [...running.values()],
+    abandoned: () => [...abandoned],
+    forget: (holds) => {
+      for (const hold of holds) abandoned.delete(hold);
+    },
     stop: () => (ended ? Promise.resolve() : runner.stop()),
   };
 }

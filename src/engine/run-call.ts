@@ -38,9 +38,9 @@ export async function runCall(
   ctx: EngineContext,
   runners: OperationRunners,
   cancellations: Cancellations,
-  call: { id: CallId; worker_id: string },
+  call: { id: CallId; hold: string },
 ): Promise<void> {
-  if (!(await takeCall(ctx.store, call.id, call.worker_id))) return;
+  if (!(await takeCall(ctx.store, call.id, call.hold))) return;
   for (;;) {
     const operation = await beginNextOperation(ctx.store, call.id);
     if (!operation) break;

@@ -6,12 +6,12 @@ import type { OperationRow } from './schema.ts';
 /** Statements by which the engine runs calls. Commits may be lost with the machine: everything here is run again then. */
 
 /**
- * Takes a call for a worker. Nothing is taken when the call is finished, held, waiting for its retry, or behind an
+ * Takes a call for one attempt of a worker (`holdOf`). Nothing is taken when the call is finished, held, waiting for its retry, or behind an
  * earlier call of its project that claims the same thing, one of the two exclusively.
  */
-export async function takeCall(store: Store, callId: CallId, workerId: string): Promise<boolean> {
+export async function takeCall(store: Store, callId: CallId, hold: string): Promise<boolean> {
   const { rows } = await sql`
-    update calls set held_by = ${workerId}
+    update calls set held_by = ${hold}
     where id = ${callId} and finished_at is null and held_by is null
       and (run_at is null or run_at <= clock_timestamp() + interval '50 milliseconds')
       and not exists (

@@ -10,7 +10,10 @@ export async function updateHeartbeat(store: Store, id: string): Promise<void> {
   await store.updateTable('workers').set({ heartbeat_at: sql<Date>`clock_timestamp()` }).where('id', '=', id).execute();
 }
 
-/** Workers that are dead: silent for too long, or of this data directory but not the one that owns it now. */
+/**
+ * Workers that are dead: silent for too long, or of this data directory but not the one that owns it now; and those that
+ * locked jobs and were killed before they could register.
+ */
 export async function findDeadWorkers(
   store: Store,
   { own_id, data_directory_id, silence_ms }: { own_id: string; data_directory_id: string; silence_ms: number },
@@ -19,19 +22,26 @@ export async function findDeadWorkers(
     select id from workers
     where id <> ${own_id}
       and (data_directory_id = ${data_directory_id} or heartbeat_at < clock_timestamp() - ${silence_ms} * interval '1 millisecond')
+    union
+    select locked_by from graphile_worker.jobs
+    where locked_at < now() - ${silence_ms} * interval '1 millisecond'
+      and not exists (select from workers where workers.id = locked_by)
     `.execute(store);
   return rows.map((row) => row.id);
 }
 
+/** What a worker holds a call by: one for each attempt, so that an attempt which is over is never taken for the next. */
+export const holdOf = (workerId: string, attempt: number): string => `${workerId}/${attempt}`;
+
 /** Gives back everything that dead workers held, and forgets them. */
 export async function releaseWorkers(store: Store, ids: string[]): Promise<void> {
-  await store.updateTable('calls').set({ held_by: null }).where('held_by', 'in', ids).execute();
+  await sql`update calls set held_by = null where split_part(held_by, '/', 1) = any(${ids}::text[])`.execute(store);
   await store.deleteFrom('workers').where('id', 'in', ids).execute();
 }
 
-/** Gives back what a worker holds and does not work on: our database was away when it wanted to say so. */
-export async function releaseAbandoned(store: Store, id: string, running: readonly string[]): Promise<void> {
-  await sql`update calls set held_by = null where held_by = ${id} and id <> all(${running}::uuid[])`.execute(store);
+/** Gives back what attempts hold that are over: our database was away when they wanted to say so. */
+export async function releaseHolds(store: Store, holds: readonly string[]): Promise<void> {
+  await sql`update calls set held_by = null where held_by = any(${holds}::text[])`.execute(store);
 }
 
 /** Whether jobs are locked by a worker that does not work on them: it could not say how they ended. */
