@@ -13,6 +13,8 @@ import { stopPoint } from '../stop-point.ts';
 export const applyConfig: RunOperation = async (ctx, operation, signal) => {
   const facts = await findEndpointFacts(ctx.store, operation.endpoint_id!);
   if (!facts || facts.deleted_at) return 'skipped';
+  // It was moved to a branch that this operation does not claim; what moves it comes after.
+  if (facts.timeline_id !== operation.timeline_id) return 'skipped';
   const running = await isServing(ctx, facts);
   const behind = facts.applied_config_generation < facts.config_generation;
   if (!running && !behind) return 'skipped';

@@ -7,6 +7,8 @@ import { bringUp } from '../server.ts';
 export const startCompute: RunOperation = async (ctx, operation, signal) => {
   const facts = await findEndpointFacts(ctx.store, operation.endpoint_id!);
   if (!facts || facts.deleted_at || facts.disabled) return 'skipped';
+  // It was moved to a branch that this operation does not claim, which may be being copied; what moves it comes after.
+  if (facts.timeline_id !== operation.timeline_id) return 'skipped';
   await using revert = new Revert((error) =>
     ctx.logger.error({ endpoint_id: facts.id, err: error }, 'could not undo a start'),
   );
