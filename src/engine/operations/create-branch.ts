@@ -63,9 +63,14 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
   return 'finished';
 };
 
+/** The server to copy from while it runs; undefined when nothing writes to the timeline any more. */
 async function findRunningServer(ctx: EngineContext, timelineId: string): Promise<ComputeRef | undefined> {
   for (const { compute } of await findPlacedEndpoints(ctx.store, { timeline_id: timelineId })) {
-    if (compute && (await ctx.compute.observe(compute)).state === 'running') return compute;
+    if (!compute) continue;
+    const { state, crashed } = await ctx.compute.observe(compute);
+    if (state === 'running') return compute;
+    // Children that were busy when their server was killed work on, and write.
+    if (crashed) await ctx.compute.ensureStopped(compute, 'immediate');
   }
   return undefined;
 }
