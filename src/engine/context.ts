@@ -13,7 +13,7 @@ export interface EngineDistribution {
 }
 
 export interface EngineContext {
-  /** Durable commits: calls that the engine starts by itself, and what must not be forgotten before somebody writes. */
+  /** Durable commits: calls that the engine starts by itself, and what must not be forgotten before somebody writes or a server runs. */
   readonly intent: Store;
   /** Commits that may be lost with the machine: observations, which are made again. */
   readonly store: Store;

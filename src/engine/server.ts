@@ -62,7 +62,7 @@ export async function bringUp(
   const running = await isServing(ctx, facts);
   // Before the start, so that whoever deletes or moves the endpoint knows what there may be, and of which timeline.
   if (!facts.compute || !servesBranch(facts)) {
-    await observeEndpointPlaced(ctx.store, facts.id, { compute: ref, timeline_id: facts.timeline_id });
+    await observeEndpointPlaced(ctx.intent, facts.id, { compute: ref, timeline_id: facts.timeline_id });
   }
   if (!running) await refuseWhenFull(ctx);
   // One that runs is taken over, and waited for while it still starts.
