@@ -4,7 +4,7 @@ import type { VolumeRef } from '../drivers/storage/contract.ts';
 import { needsQuietStart, quietChild } from '../postgres/first-start.ts';
 import { distributionOf, quietSpec } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
-import { sessions } from './server.ts';
+import { sessions } from './sessions.ts';
 import { stopPoint } from './stop-point.ts';
 
 /** The compute that prepares a timeline; nobody but the engine reaches it. */

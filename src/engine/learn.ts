@@ -2,10 +2,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { EndpointId } from '../domain/ids.ts';
 import { readDatabases } from '../postgres/databases.ts';
 import { readRoles } from '../postgres/roles.ts';
-import { learnConfig } from '../store/learned.ts';
-import { findEndpointFacts } from '../store/observations.ts';
+import { findServedBranch, learnConfig } from '../store/learned.ts';
 import type { EngineContext } from './context.ts';
-import { servesBranch, sessions } from './server.ts';
+import { sessions } from './sessions.ts';
 
 /** A server that does not answer for so long is hung. */
 const LOOK_TIMEOUT_MS = 10_000;
@@ -29,13 +28,11 @@ export function learnFromServer(ctx: EngineContext, id: EndpointId): Promise<voi
 }
 
 async function lookInto(ctx: EngineContext, endpoint_id: EndpointId): Promise<void> {
-  const facts = await findEndpointFacts(ctx.store, endpoint_id);
-  if (!facts?.compute || facts.deleted_at || !servesBranch(facts)) return;
-  const { branch_id, timeline_id, started_at, config_generation: generation } = facts;
-  if (facts.applied_config_generation < generation) return;
-  await using session = await sessions(ctx, facts.compute, AbortSignal.timeout(LOOK_TIMEOUT_MS))('postgres');
+  const served = await findServedBranch(ctx.store, endpoint_id);
+  if (!served) return;
+  await using session = await sessions(ctx, served.compute, AbortSignal.timeout(LOOK_TIMEOUT_MS))('postgres');
   const seen = { roles: await readRoles(session), databases: await readDatabases(session) };
-  await learnConfig(ctx.store, { endpoint_id, branch_id, timeline_id, started_at, generation }, seen);
+  await learnConfig(ctx.store, served, seen);
 }
 
 /** How often one endpoint's server may be asked because logins failed. */

@@ -1,7 +1,6 @@
 import { CoppiceError } from '../domain/errors.ts';
 import type { ComputeRef, StopMode } from '../drivers/compute/contract.ts';
 import { applyRolesAndDatabases } from '../postgres/apply-config.ts';
-import { type OpenSession, openSession } from '../postgres/session.ts';
 import { TEMPLATE_DATABASE, TEMPLATE_ROLE } from '../postgres/template.ts';
 import { findDesiredConfig, observeConfig } from '../store/learned.ts';
 import {
@@ -15,36 +14,22 @@ import {
 } from '../store/observations.ts';
 import { computeFiles, computeRef, computeSpec, currentSize, specHash } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
+import { prepareStop } from './prepare-stop.ts';
 import type { Revert } from './revert.ts';
+import { sessions } from './sessions.ts';
 import { stopPoint } from './stop-point.ts';
-
-/**
- * Opens platform sessions to a compute. They break with the signal: a server that is frozen takes connections and
- * statements and answers none.
- */
-export function sessions(ctx: EngineContext, ref: ComputeRef, signal: AbortSignal): OpenSession {
-  const dial = async () => {
-    signal.throwIfAborted();
-    const stream = await ctx.compute.dial(ref);
-    const end = () => stream.destroy(signal.reason);
-    signal.addEventListener('abort', end, { once: true });
-    stream.once('close', () => signal.removeEventListener('abort', end));
-    if (signal.aborted) end();
-    return stream;
-  };
-  return (database) => openSession(dial, { database });
-}
 
 /** Whether the server of an endpoint, should one run, is of the timeline that its branch has now. */
 export const servesBranch = (endpoint: Pick<EndpointFacts, 'serves_timeline_id' | 'timeline_id'>): boolean =>
   endpoint.serves_timeline_id === endpoint.timeline_id;
 
 /** Whether the endpoint's server runs. One that runs on the timeline of another branch is stopped: it is not meant. */
-export async function isServing(ctx: EngineContext, facts: EndpointFacts): Promise<boolean> {
+export async function isServing(ctx: EngineContext, facts: EndpointFacts, signal: AbortSignal): Promise<boolean> {
   const ref = computeRef(ctx, facts);
   if ((await ctx.compute.observe(ref)).state !== 'running') return false;
   if (servesBranch(facts)) return true;
   await observeEndpointStopping(ctx.store, facts.id, true);
+  await prepareStop(ctx, { id: facts.id, compute: ref }, signal);
   await ctx.compute.ensureStopped(ref, 'staged');
   await observeEndpointStopped(ctx.store, facts.id);
   return false;
@@ -59,7 +44,7 @@ export async function bringUp(
 ): Promise<void> {
   const spec = computeSpec(ctx, facts);
   const ref = computeRef(ctx, facts);
-  const running = await isServing(ctx, facts);
+  const running = await isServing(ctx, facts, signal);
   // Before the start, so that whoever deletes or moves the endpoint knows what there may be, and of which timeline.
   if (!facts.compute || !servesBranch(facts)) {
     await observeEndpointPlaced(ctx.intent, facts.id, { compute: ref, timeline_id: facts.timeline_id });

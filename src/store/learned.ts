@@ -69,26 +69,45 @@ export async function observeConfig(
   });
 }
 
-/** Where and when a look into a server was taken. */
-export interface LookedAt {
+/** Which branch an endpoint's server is of, and in which of its lives. */
+export interface ServedBranch {
   readonly endpoint_id: EndpointId;
   readonly branch_id: BranchId;
   readonly timeline_id: TimelineId;
-  /** When the server was started, as the endpoint's row said before the look. */
+  /** When the server was started. */
   readonly started_at: Date | null;
-  /** The branch's generation before the look. */
+  /** The branch's generation. */
   readonly generation: number;
 }
 
 /**
- * Takes over what customers changed in SQL. Does nothing while an intent waits to be applied, since the server is then
- * behind, nor when one came or the server became another branch's meanwhile: what was seen is then no news.
+ * What there is to know before a look into an endpoint's server. Undefined when nothing is to be learnt: no branch has
+ * that timeline any more, or an intent waits to be applied, so that the server is behind.
+ */
+export async function findServedBranch(
+  store: Store,
+  endpointId: EndpointId,
+): Promise<(ServedBranch & { readonly compute: { driver: string; id: string } }) | undefined> {
+  const { rows } = await sql<ServedBranch & { compute: { driver: string; id: string } }>`
+    select endpoints.id as endpoint_id, endpoints.compute, endpoints.started_at,
+      branches.id as branch_id, branches.timeline_id, branches.config_generation as generation
+    from endpoints
+    join branches on branches.timeline_id = endpoints.serves_timeline_id
+    join timelines on timelines.id = branches.timeline_id
+    where endpoints.id = ${endpointId} and endpoints.compute is not null and branches.deleted_at is null
+      and timelines.applied_config_generation >= branches.config_generation`.execute(store);
+  return rows[0];
+}
+
+/**
+ * Takes over what customers changed in SQL. Does nothing when the branch's server or an intent changed since the look:
+ * what was seen is then no news.
  *
  * @returns whether it was taken over
  */
 export async function learnConfig(
   store: Store,
-  at: LookedAt,
+  at: ServedBranch,
   seen: { roles: readonly SeenRole[]; databases: readonly SeenDatabase[] },
 ): Promise<boolean> {
   const { branch_id: branchId } = at;
@@ -96,12 +115,11 @@ export async function learnConfig(
     const { rows } = await sql`
       select from branches
       join timelines on timelines.id = branches.timeline_id
-      join endpoints on endpoints.branch_id = branches.id
+      join endpoints on endpoints.serves_timeline_id = branches.timeline_id
       where branches.id = ${branchId} and branches.deleted_at is null
         and branches.timeline_id = ${at.timeline_id} and branches.config_generation = ${at.generation}
         and timelines.applied_config_generation >= branches.config_generation
-        and endpoints.id = ${at.endpoint_id} and endpoints.serves_timeline_id = ${at.timeline_id}
-        and endpoints.started_at is not distinct from ${at.started_at}
+        and endpoints.id = ${at.endpoint_id} and endpoints.started_at is not distinct from ${at.started_at}
       for update of branches`.execute(trx);
     if (rows.length === 0) return false;
     await learnRoles(trx, branchId, seen.roles);

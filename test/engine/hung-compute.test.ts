@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
+import { isProcess } from '../../src/drivers/compute/process/processes.ts';
 import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { query } from '../support/customer.ts';
 import { createLiveProject, dataDirectoryOf, type LiveProject, postmasterPid } from '../support/live-project.ts';
@@ -26,18 +27,7 @@ describe('a compute that hangs', { timeout: 240_000 }, () => {
     }
     return pid;
   };
-  const untilEnded = (pid: number) =>
-    until(
-      () => {
-        try {
-          process.kill(pid, 0);
-          return false;
-        } catch {
-          return true;
-        }
-      },
-      { what: 'the server to end', timeout_ms: 120_000 },
-    );
+  const untilEnded = (pid: number) => until(() => !isProcess(pid), { what: 'the server to end', timeout_ms: 120_000 });
 
   it('ends in bounded time, while others are put to sleep, woken and deleted as ever', async () => {
     const idle = { default_endpoint_settings: { suspend_timeout_seconds: 1 } };

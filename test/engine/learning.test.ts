@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { type LookedAt, learnConfig } from '../../src/store/learned.ts';
+import { learnConfig, type ServedBranch } from '../../src/store/learned.ts';
 import { findEndpointFacts, observeConfigApplied, observeEndpointRunning } from '../../src/store/observations.ts';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
 import { createSleepingProject, finishOperations, observeEndpoint, type TestProject } from '../support/project.ts';
@@ -30,7 +30,7 @@ describe('what was seen in a server', () => {
     await observeConfigApplied(api.context.store, timeline_id, config_generation);
     await finishOperations(api, project.id);
   };
-  const look = async (): Promise<LookedAt> => {
+  const look = async (): Promise<ServedBranch> => {
     const { branch_id, timeline_id, started_at, config_generation } = await facts();
     return { endpoint_id: project.endpoint_id, branch_id, timeline_id, started_at, generation: config_generation };
   };

@@ -7,7 +7,7 @@ import { findWatchedEndpoints, lockSettledEndpoint, type WatchedEndpoint } from 
 import type { EngineContext } from '../context.ts';
 import { learnFromServer } from '../learn.ts';
 import type { SuspendArguments } from '../operations/suspend-compute.ts';
-import { sessions } from '../server.ts';
+import { sessions } from '../sessions.ts';
 
 /** A compute is looked at eight times in its timeout, within these bounds. */
 const LOOK_INTERVAL_MAX_MS = 10_000;

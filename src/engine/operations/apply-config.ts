@@ -15,7 +15,7 @@ export const applyConfig: RunOperation = async (ctx, operation, signal) => {
   if (!facts || facts.deleted_at) return 'skipped';
   // It was moved to a branch that this operation does not claim; what moves it comes after.
   if (facts.timeline_id !== operation.timeline_id) return 'skipped';
-  const running = await isServing(ctx, facts);
+  const running = await isServing(ctx, facts, signal);
   const behind = facts.applied_config_generation < facts.config_generation;
   if (!running && !behind) return 'skipped';
   if (!running) {

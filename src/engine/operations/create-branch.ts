@@ -16,7 +16,7 @@ import type { EngineContext } from '../context.ts';
 import { discardTimeline, prepareFirstStart } from '../first-start.ts';
 import { Revert } from '../revert.ts';
 import type { RunOperation } from '../run-call.ts';
-import { sessions } from '../server.ts';
+import { sessions } from '../sessions.ts';
 import { stopPoint } from '../stop-point.ts';
 
 /** The point of the parent that a child begins at. */

@@ -1,4 +1,4 @@
-import { type ActivityCounters, checkpoint, readActivity } from '../../postgres/activity.ts';
+import { type ActivityCounters, readActivity } from '../../postgres/activity.ts';
 import {
   type EndpointFacts,
   findEndpointFacts,
@@ -7,13 +7,12 @@ import {
   observeEndpointStopping,
 } from '../../store/observations.ts';
 import type { EngineContext } from '../context.ts';
-import { learnFromServer } from '../learn.ts';
+import { prepareStop } from '../prepare-stop.ts';
 import type { RunOperation } from '../run-call.ts';
-import { sessions } from '../server.ts';
+import { sessions } from '../sessions.ts';
 import { stopPoint } from '../stop-point.ts';
 
-/** After that the stop begins unprepared: a checkpoint may take long, and a server may be hung. */
-const PREPARE_TIMEOUT_MS = 60_000;
+const LOOK_TIMEOUT_MS = 10_000;
 
 /** How a suspend that is only meant for an idle compute says so in its operation. */
 export interface SuspendArguments {
@@ -34,8 +33,8 @@ export const suspendCompute: RunOperation = async (ctx, operation, signal) => {
     await observeEndpointStopping(ctx.store, facts.id, true);
     stopPoint('suspend_compute:stopping');
     const wanted = facts.deleted_at === null && !facts.disabled;
-    const inUse = await prepareStop(ctx, facts, operation.arguments, signal);
-    if (wanted && inUse) {
+    await prepareStop(ctx, { id: facts.id, compute: facts.compute }, signal);
+    if (wanted && (await isInUse(ctx, facts, operation.arguments, signal))) {
       await observeEndpointStopping(ctx.store, facts.id, false);
       return 'skipped';
     }
@@ -50,26 +49,23 @@ export const suspendCompute: RunOperation = async (ctx, operation, signal) => {
   return 'finished';
 };
 
-/** Makes the stop short and learns what only a running server tells. True when a compute said to be idle is in use. */
-async function prepareStop(
+/** True when a compute that was said to be idle is in use. */
+async function isInUse(
   ctx: EngineContext,
   facts: EndpointFacts,
   { only_if_idle = false, counters, decided_at_ms = 0 }: SuspendArguments,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const patience = AbortSignal.any([signal, AbortSignal.timeout(PREPARE_TIMEOUT_MS)]);
+  if (!only_if_idle) return false;
+  const patience = AbortSignal.any([signal, AbortSignal.timeout(LOOK_TIMEOUT_MS)]);
   try {
     await using session = await sessions(ctx, facts.compute!, patience)('postgres');
-    await checkpoint(session);
-    await learnFromServer(ctx, facts.id);
-    if (!only_if_idle) return false;
     const { busy, last_active_at } = await readActivity(session, counters);
     // Without a decision it was woken by ourselves, so that any use at all is somebody else's. A session counts what it
     // did some seconds late, but tells at once when it did something last.
     return busy || (last_active_at !== undefined && last_active_at.getTime() > decided_at_ms);
   } catch (error) {
-    // A server that does not answer is stopped all the same.
-    ctx.logger.warn({ endpoint_id: facts.id, err: error }, 'a stop could not be prepared');
+    ctx.logger.warn({ endpoint_id: facts.id, err: error }, 'whether a compute is in use could not be read');
     return false;
   }
 }
