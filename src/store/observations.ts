@@ -32,13 +32,13 @@ export async function observeTimelinePurged(store: Store, id: TimelineId): Promi
 export async function observeTimelineSize(
   store: Store,
   id: TimelineId,
-  size: { logical_bytes: number; unshared_bytes?: number },
+  size: { logical_bytes: number; unshared_bytes?: number } | undefined,
 ): Promise<void> {
+  const sizes = size && { logical_size_bytes: size.logical_bytes, unshared_size_bytes: size.unshared_bytes ?? null };
   await store
     .updateTable('timelines')
     .set({
-      logical_size_bytes: size.logical_bytes,
-      unshared_size_bytes: size.unshared_bytes ?? null,
+      ...sizes,
       measured_at: sql<Date>`clock_timestamp()`,
     })
     .where('id', '=', id)

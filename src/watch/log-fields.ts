@@ -27,6 +27,8 @@ export interface LogFields {
   readonly duration_ms?: number;
   /** Last lines of a compute's own log. */
   readonly log?: readonly string[];
+  /** Id of what a chore worked on, whatever its kind. */
+  readonly subject?: string;
   /** Why, in words, where nothing was thrown or only its message matters. */
   readonly reason?: string;
   /** What was thrown. Its message and stack are written, known secrets in them are not. */

@@ -1,5 +1,6 @@
 import { findRunningEndpoints, observeEndpointStopped, observeEndpointStopping } from '../../store/observations.ts';
 import type { EngineContext } from '../context.ts';
+import { forEach } from '../each.ts';
 
 /**
  * At start: what an earlier process left running goes on, what ended meanwhile sleeps until somebody needs it, and
@@ -16,9 +17,9 @@ export async function adoptComputes(ctx: EngineContext): Promise<void> {
       if (endpoint.observed_state === 'stopping') await observeEndpointStopping(ctx.store, endpoint.id, false);
     }
   }
-  for (const compute of await ctx.compute.list()) {
-    if (known.has(compute.id) || ctx.own_computes.has(compute.id)) continue;
+  await forEach(ctx, 'adopt', await ctx.compute.list(), async (compute) => {
+    if (known.has(compute.id) || ctx.own_computes.has(compute.id)) return;
     ctx.logger.warn({ endpoint_id: compute.id }, 'a server that belongs to nothing is stopped');
     await ctx.compute.ensureStopped(compute, 'staged');
-  }
+  });
 }

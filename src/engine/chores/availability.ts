@@ -3,6 +3,7 @@ import { createCall } from '../../store/calls.ts';
 import { observeEndpointCrashed } from '../../store/observations.ts';
 import { findWatchedEndpoints, lockSettledEndpoint, type WatchedEndpoint } from '../../store/watched.ts';
 import type { EngineContext } from '../context.ts';
+import { forEach } from '../each.ts';
 
 /**
  * Notices computes that ended by themselves and starts them again, later the more often they did. Returns one round;
@@ -10,10 +11,10 @@ import type { EngineContext } from '../context.ts';
  */
 export function availability(ctx: EngineContext): () => Promise<void> {
   return async () => {
-    for (const endpoint of await findWatchedEndpoints(ctx.store)) {
+    await forEach(ctx, 'availability', await findWatchedEndpoints(ctx.store), async (endpoint) => {
       const { state } = await ctx.compute.observe(endpoint.compute);
       if (state === 'stopped') await restart(ctx, endpoint);
-    }
+    });
   };
 }
 

@@ -1,5 +1,6 @@
 import { findTimelinesToMeasure, observePool, observeTimelineSize } from '../../store/observations.ts';
 import type { EngineContext } from '../context.ts';
+import { forEach } from '../each.ts';
 
 /** Records how full the storage is, so that what would fill it is refused before it begins. */
 export async function watchPool(ctx: EngineContext): Promise<void> {
@@ -9,7 +10,9 @@ export async function watchPool(ctx: EngineContext): Promise<void> {
 
 /** Measures a few volumes whose size is old: those of branches that were in use since, and new ones. */
 export async function measureTimelines(ctx: EngineContext): Promise<void> {
-  for (const { id, volume } of await findTimelinesToMeasure(ctx.store)) {
+  await forEach(ctx, 'sizes', await findTimelinesToMeasure(ctx.store), async ({ id, volume }) => {
+    // One that cannot be measured waits its turn again like the others.
+    await observeTimelineSize(ctx.store, id, undefined);
     if (volume) await observeTimelineSize(ctx.store, id, await ctx.storage.measure(volume));
-  }
+  });
 }
