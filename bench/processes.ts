@@ -3,14 +3,28 @@ import { readFileSync } from 'node:fs';
 /** Clock ticks a second in /proc; every Linux that Node runs on has the same (USER_HZ). */
 const TICKS_PER_SECOND = 100;
 
-/** CPU time that a process and its threads have used since its start; 0 once it has gone. */
+/** CPU time that a process and its threads have used since its start, in milliseconds; 0 once it has gone. */
 export function cpuMilliseconds(pid: number): number {
+  return cpuTimes(pid).own_ms;
+}
+
+/**
+ * The same for a whole family, whose members come and go: what one has used is counted with its parent once it has
+ * ended. All parents but the first process's own must be among the pids.
+ */
+export function familyCpuMilliseconds(pids: readonly number[]): number {
+  return pids.map(cpuTimes).reduce((sum, { own_ms, ended_children_ms }) => sum + own_ms + ended_children_ms, 0);
+}
+
+function cpuTimes(pid: number): { own_ms: number; ended_children_ms: number } {
   try {
-    // The name stands in brackets and may hold anything; utime and stime are fields 14 and 15 of proc(5).
-    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)!.split(' ');
-    return ((Number(fields[11]) + Number(fields[12])) * 1000) / TICKS_PER_SECOND;
+    // The name stands in brackets and may hold anything; utime, stime, cutime, cstime are fields 14 to 17 of proc(5).
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)!.split(' ').slice(11, 15).map(Number);
+    const [user = 0, system = 0, children_user = 0, children_system = 0] = fields;
+    const milliseconds = (ticks: number) => (ticks * 1000) / TICKS_PER_SECOND;
+    return { own_ms: milliseconds(user + system), ended_children_ms: milliseconds(children_user + children_system) };
   } catch {
-    return 0;
+    return { own_ms: 0, ended_children_ms: 0 };
   }
 }
 
