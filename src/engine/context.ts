@@ -26,5 +26,7 @@ export interface EngineContext {
   readonly os_user: string;
   /** Computes of the same driver that are none of the engine's: the server of our own database. */
   readonly own_computes: ReadonlySet<string>;
+  /** Resolves when whoever is in this process has heard of every change that was committed before. */
+  readonly caughtUp: () => Promise<void>;
   readonly logger: Log;
 }

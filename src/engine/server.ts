@@ -82,6 +82,8 @@ export async function applyConfigTo(
   stopPoint('apply_config:applied');
   await observeConfig(ctx.store, desired);
   await observeConfigApplied(ctx.store, facts.timeline_id, desired.generation);
+  // Whoever is told that this has ended must find a gateway that knows the new passwords.
+  await ctx.caughtUp();
 }
 
 /** Settings that need no restart reach the running server. */

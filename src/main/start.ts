@@ -78,7 +78,8 @@ export async function startCoppice(
   const foundation = await layFoundation(settings, { logger, progress }, undo);
   const context = await actionContext(foundation);
   const storage = await storageOf(foundation.directory.path, settings);
-  const engineContext = engineContextOf(foundation, storage);
+  let listener: ChangeListener | undefined;
+  const engineContext = engineContextOf(foundation, storage, async () => listener?.caughtUp());
   undo.defer(() => (settings.keep_computes ? Promise.resolve() : stopComputes(engineContext)));
 
   let engine: Engine | undefined;
@@ -92,9 +93,10 @@ export async function startCoppice(
   const directory = foundation.directory.path;
   const front = await startFront(context, engineContext, { settings, logger, directory, ready: () => ready });
   undo.defer(() => front.stop());
-  const listener = await listen(foundation, front, engine);
-  undo.defer(() => listener.close());
-  front.useListener(listener);
+  const listening = await listen(foundation, front, engine);
+  undo.defer(() => listening.close());
+  listener = listening;
+  front.useListener(listening);
   if (roles.has('engine')) {
     const { default_pg_version, distributions } = context.installation;
     progress(`preparing Postgres ${default_pg_version} for new projects`);
@@ -176,7 +178,11 @@ async function actionContext({ settings, distributions, intent }: Foundation): P
   };
 }
 
-function engineContextOf(foundation: Foundation, { driver: storage }: ChosenStorage): EngineContext {
+function engineContextOf(
+  foundation: Foundation,
+  { driver: storage }: ChosenStorage,
+  caughtUp: () => Promise<void>,
+): EngineContext {
   const { driver, distributions, intent, observed, logger } = foundation;
   const byId = new Map(distributions.map((distribution) => [distribution.id, distribution]));
   return {
@@ -193,6 +199,7 @@ function engineContextOf(foundation: Foundation, { driver: storage }: ChosenStor
     template: createTemplates(storage, byId),
     os_user: userInfo().username,
     own_computes: new Set([STORE_COMPUTE_ID]),
+    caughtUp,
     logger: logger.child({ room: 'engine' }),
   };
 }

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 
 /** What changed: its noun and id, as announced by the triggers of the first migration. */
@@ -9,10 +10,15 @@ export interface Change {
 export interface ChangeListener {
   /** False while the connection is broken: then nothing that was heard before can be trusted. */
   readonly listening: boolean;
+  /** Resolves when everything that was committed before was heard; at once while nothing is, and after a second anyway. */
+  caughtUp(): Promise<void>;
   close(): Promise<void>;
 }
 
 const RECONNECT_DELAY_MS = 500;
+const CATCH_UP_MAX_MS = 1_000;
+/** What we say to ourselves. The server tells it, and everything committed before, ahead of the statement's end. */
+const BARRIER = 'barrier';
 
 /**
  * Hears of every committed change. When the connection breaks, `onGap` is called at once, since changes may have been
@@ -37,6 +43,7 @@ export async function listenForChanges(
     next.on('error', lost);
     next.on('end', lost);
     next.on('notification', ({ payload }) => {
+      if (payload === BARRIER) return;
       const [noun, id] = (payload ?? '').split(' ') as [Change['noun'], string];
       handlers.onChange({ noun, id });
     });
@@ -52,6 +59,10 @@ export async function listenForChanges(
   return {
     get listening() {
       return client !== undefined;
+    },
+    caughtUp: async () => {
+      const told = client?.query(`notify coppice, '${BARRIER}'`).catch(() => undefined);
+      if (told) await Promise.race([told, delay(CATCH_UP_MAX_MS, undefined, { ref: false })]);
     },
     close: async () => {
       closed = true;
