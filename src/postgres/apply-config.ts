@@ -11,6 +11,8 @@ export interface DesiredDatabase {
   /** The name it had when it was last applied; null: it never was. */
   readonly applied_name: string | null;
   readonly owner_name: string;
+  /** The owner as it was last applied or read. Where it is the same, none is set: the customer may have, in SQL. */
+  readonly applied_owner_name?: string | null;
   readonly deleted: boolean;
 }
 
@@ -75,15 +77,17 @@ async function applyDatabases(
   const wanted = databases.filter(({ deleted }) => !deleted);
   await renameDatabases(postgres, wanted, claims);
   for (const database of wanted) {
-    // Claimed but not present: the customer dropped it in SQL meanwhile, which is not ours to undo.
-    if (claims.has(String(database.id))) continue;
+    // Applied before and not present: the customer dropped it in SQL meanwhile, which is not ours to undo.
+    if (claims.has(String(database.id)) || database.applied_name !== null) continue;
     await createDatabase(postgres, database.name, database.owner_name);
     await claimDatabases(postgres, [database]);
   }
   present = await presentDatabases(postgres);
   const presentNames = new Set(present.values());
-  for (const { name, owner_name } of wanted)
-    if (presentNames.has(name)) await grantDatabase(postgres, name, owner_name);
+  for (const { name, owner_name, applied_owner_name } of wanted) {
+    if (!presentNames.has(name)) continue;
+    await grantDatabase(postgres, name, owner_name === applied_owner_name ? undefined : owner_name);
+  }
 }
 
 /** Names by oid; the platform's own are none that could be claimed. */

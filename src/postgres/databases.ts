@@ -32,10 +32,10 @@ export const createDatabase = (postgres: Session, name: string, owner: string): 
 export const renameDatabase = (postgres: Session, from: string, to: string): Promise<void> =>
   alone(postgres, from, `ALTER DATABASE ${escapeIdentifier(from)} RENAME TO ${escapeIdentifier(to)}`);
 
-/** Its owner, and what every role made through the API may do in it. */
-export async function grantDatabase(postgres: Session, name: string, owner: string): Promise<void> {
+/** Its owner, unless that is to stay, and what every role made through the API may do in it. */
+export async function grantDatabase(postgres: Session, name: string, owner: string | undefined): Promise<void> {
   const database = escapeIdentifier(name);
-  await postgres.query(`ALTER DATABASE ${database} OWNER TO ${escapeIdentifier(owner)}`);
+  if (owner !== undefined) await postgres.query(`ALTER DATABASE ${database} OWNER TO ${escapeIdentifier(owner)}`);
   await postgres.query(`GRANT ALL ON DATABASE ${database} TO ${CUSTOMER_GROUP}`);
 }
 

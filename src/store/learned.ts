@@ -62,8 +62,12 @@ export async function observeConfig(
     }
     for (const database of applied.databases) {
       if (database.deleted_at) await trx.deleteFrom('databases').where('id', '=', database.id).execute();
-      else if (database.applied_name !== database.name) {
-        await trx.updateTable('databases').set({ applied_name: database.name }).where('id', '=', database.id).execute();
+      else if (database.applied_name !== database.name || database.applied_owner_name !== database.owner_name) {
+        await trx
+          .updateTable('databases')
+          .set({ applied_name: database.name, applied_owner_name: database.owner_name })
+          .where('id', '=', database.id)
+          .execute();
       }
     }
   });
@@ -178,12 +182,19 @@ async function learnDatabases(trx: StoreTransaction, branchId: BranchId, seen: r
     if (!old) {
       await trx
         .insertInto('databases')
-        .values({ branch_id: branchId, name, owner_name, origin: 'sql', applied_name: name })
+        .values({
+          branch_id: branchId,
+          name,
+          owner_name,
+          origin: 'sql',
+          applied_name: name,
+          applied_owner_name: owner_name,
+        })
         .execute();
     } else if (old.owner_name !== owner_name) {
       await trx
         .updateTable('databases')
-        .set({ owner_name, updated_at: sql<Date>`clock_timestamp()` })
+        .set({ owner_name, applied_owner_name: owner_name, updated_at: sql<Date>`clock_timestamp()` })
         .where('id', '=', old.id)
         .execute();
     }

@@ -174,6 +174,7 @@ export interface DatabasesTable {
   updated_at: Time;
   deleted_at: OptionalTime;
   applied_name: string | null;
+  applied_owner_name: string | null;
 }
 
 export interface CallsTable {

@@ -125,6 +125,28 @@ describe('roles and databases of a running server', { timeout: 240_000 }, () => 
     assert.ok((await listed('databases')).includes('made_in_sql'));
   });
 
+  it('given to others in SQL stay theirs when something else is changed through the API', async () => {
+    await createDatabase('shop');
+    await query(owner(), 'create role heidi');
+    await query(owner(), 'grant heidi to current_user');
+    await query(owner(), 'alter database shop owner to heidi');
+    await createRole('ida');
+    const theOwner = () =>
+      query(owner(), "select pg_get_userbyid(datdba)::text as name from pg_database where datname = 'shop'");
+    assert.deepEqual(await theOwner(), [{ name: 'heidi' }]);
+    await until(
+      async () => {
+        const { databases } = await coppice.must('GET', `${project.branch_path}/databases`);
+        return databases.find(({ name }: { name: string }) => name === 'shop').owner_name === 'heidi';
+      },
+      { what: 'the new owner to be known' },
+    );
+    await query(owner(), 'alter database shop owner to current_user');
+    await query(owner(), 'drop role heidi');
+    await createRole('jens');
+    assert.deepEqual(await theOwner(), [{ name: project.role }]);
+  });
+
   it('are renamed, given away and deleted under connected clients', async () => {
     await createDatabase('moving');
     await createRole('karl');

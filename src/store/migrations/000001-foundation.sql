@@ -187,8 +187,9 @@ create table databases (
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   deleted_at timestamptz,
-  -- observed: the name in the server; differs from name while a rename waits
-  applied_name text
+  -- observed: name and owner in the server; they differ from the intent while a change waits
+  applied_name text,
+  applied_owner_name text
 );
 create unique index databases_branch_id_name_key on databases (branch_id, name) where deleted_at is null;
 
