@@ -14,6 +14,7 @@ import {
 } from '../store/runs.ts';
 import type { OperationRow } from '../store/schema.ts';
 import type { EngineContext } from './context.ts';
+import { ConfigRefused } from './server.ts';
 import { stopPoint } from './stop-point.ts';
 
 /** What an action says at its end: done, or nothing was to be done. */
@@ -108,7 +109,7 @@ function mayRetry(error: unknown): boolean {
 
 /** The text that a caller sees. What was not written for people shows as a fixed sentence; the log has the rest. */
 function reasonFor(error: unknown): string {
-  if (error instanceof CoppiceError) return error.message;
+  if (error instanceof CoppiceError || error instanceof ConfigRefused) return error.message;
   if (error instanceof ComputeStartError) return [error.message, ...error.log].join('\n');
   return 'internal error, see the server log under this operation id';
 }

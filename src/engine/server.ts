@@ -1,3 +1,4 @@
+import pg from 'pg';
 import { CoppiceError } from '../domain/errors.ts';
 import type { ComputeRef, StopMode } from '../drivers/compute/contract.ts';
 import { applyRolesAndDatabases } from '../postgres/apply-config.ts';
@@ -35,12 +36,26 @@ export async function isServing(ctx: EngineContext, facts: EndpointFacts, signal
   return false;
 }
 
-/** Brings the endpoint's server up with the roles and databases that it should hold, and opens it to the gateway. */
+/**
+ * The server would not hold roles or databases as they are intended: something that was done in SQL is in the way. The
+ * message is for the customer whose server it is.
+ */
+export class ConfigRefused extends Error {
+  constructor(cause: Error) {
+    super(`the server refused a change of roles or databases: ${cause.message}`, { cause });
+  }
+}
+
+/**
+ * Brings the endpoint's server up with the roles and databases that it should hold, and opens it to the gateway.
+ *
+ * @param config what becomes of a start when the server refuses a change: `must` fails it; `should` opens the server as
+ *   it is, if it was ever what it should be, since nobody could reach anything otherwise
+ */
 export async function bringUp(
   ctx: EngineContext,
   facts: EndpointFacts,
-  revert: Revert,
-  signal: AbortSignal,
+  { revert, signal, config }: { revert: Revert; signal: AbortSignal; config: 'must' | 'should' },
 ): Promise<void> {
   const spec = computeSpec(ctx, facts);
   const ref = computeRef(ctx, facts);
@@ -54,7 +69,16 @@ export async function bringUp(
   await ctx.compute.ensureRunning(spec, signal);
   if (!running) revert.add(() => ctx.compute.ensureStopped(ref, 'immediate'));
   stopPoint('start_compute:started');
-  if (facts.applied_config_generation < facts.config_generation) await applyConfigTo(ctx, facts, ref, signal);
+  if (facts.applied_config_generation < facts.config_generation) {
+    await applyConfigTo(ctx, facts, ref, signal).catch((error) => {
+      const mayOpen = config === 'should' && facts.applied_config_generation > 0;
+      if (!(error instanceof ConfigRefused) || !mayOpen) throw error;
+      ctx.logger.warn(
+        { endpoint_id: facts.id, err: error },
+        'a compute starts without a change that its server refuses',
+      );
+    });
+  }
   signal.throwIfAborted();
   await observeEndpointRunning(ctx.store, facts.id, {
     started_at: new Date(),
@@ -78,6 +102,9 @@ export async function applyConfigTo(
     databases: desired.databases.map((database) => ({ ...database, deleted: database.deleted_at !== null })),
     // A new volume holds one database and one role, which become the first ones that are wanted.
     rename: fromTemplate ? { role: TEMPLATE_ROLE, database: TEMPLATE_DATABASE } : undefined,
+  }).catch((error) => {
+    const refused = error instanceof pg.DatabaseError || error instanceof CoppiceError;
+    throw refused ? new ConfigRefused(error) : error;
   });
   stopPoint('apply_config:applied');
   await observeConfig(ctx.store, desired);

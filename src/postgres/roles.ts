@@ -1,4 +1,5 @@
 import { escapeIdentifier, escapeLiteral } from 'pg';
+import { CoppiceError } from '../domain/errors.ts';
 import { parseVerifier } from '../domain/scram-verifier.ts';
 import { CUSTOMER_GROUP, PLATFORM_ROLE } from './access.ts';
 import { withConnectionsAllowed } from './database-access.ts';
@@ -83,7 +84,7 @@ export async function dropRole(open: OpenSession, postgres: Session, name: strin
   const owned = await postgres.query('SELECT datname FROM pg_database WHERE datdba = $1', [found[0].oid]);
   if (owned.rows.length > 0) {
     const names = owned.rows.map(({ datname }) => datname).join(', ');
-    throw new Error(`the role ${name} owns the databases ${names}; give them to another role first`);
+    throw new CoppiceError('role_owns_databases', { name, databases: names });
   }
   await postgres.query(`ALTER ROLE ${role} NOLOGIN`);
   await postgres.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usesysid = $1', [found[0].oid]);

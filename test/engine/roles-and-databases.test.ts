@@ -13,7 +13,7 @@ describe('roles and databases of a running server', { timeout: 240_000 }, () => 
 
   before(async () => {
     coppice = await startCoppice();
-    project = await createLiveProject(coppice, { default_endpoint_settings: { suspend_timeout_seconds: -1 } });
+    project = await createLiveProject(coppice, { default_endpoint_settings: { suspend_timeout_seconds: 20 } });
   });
   after(async () => {
     await coppice?.stop();
@@ -190,5 +190,28 @@ describe('roles and databases of a running server', { timeout: 240_000 }, () => 
       branches.map(({ name }: { name: string }) => name),
       ['trunk'],
     );
+  });
+
+  it('that cannot be changed as asked never keep the compute from starting', async () => {
+    // In SQL, and unknown to the API as yet: the name that a database is to get through the API.
+    await createDatabase('wanted');
+    await query(owner(), 'create database taken');
+    const { operations } = await coppice.must('PATCH', `${project.branch_path}/databases/wanted`, {
+      database: { name: 'taken' },
+    });
+    await until(async () => (await project.operation(operations[0].id)).status !== 'running', {
+      what: 'the rename to end',
+      timeout_ms: 60_000,
+    });
+    const { status, error } = await project.operation(operations[0].id);
+    assert.equal(status, 'failed');
+    assert.match(error!, /taken/);
+    await coppice.must('POST', `${project.endpoint_path}/restart`);
+    await until(async () => (await refusal(owner())) === undefined, { what: 'the compute to serve' });
+
+    await query(owner(), 'drop database taken');
+    await coppice.must('POST', `${project.branch_path}/roles`, { role: { name: 'ludwig' } });
+    const later = async () => (await query(owner(), "select from pg_database where datname = 'taken'")).length === 1;
+    await until(later, { what: 'the rename to be done after all' });
   });
 });

@@ -12,7 +12,7 @@ export const startCompute: RunOperation = async (ctx, operation, signal) => {
   await using revert = new Revert((error) =>
     ctx.logger.error({ endpoint_id: facts.id, err: error }, 'could not undo a start'),
   );
-  await bringUp(ctx, facts, revert, signal);
+  await bringUp(ctx, facts, { revert, signal, config: 'should' });
   revert.disarm();
   return 'finished';
 };
