@@ -9,7 +9,7 @@ import {
   holdsAbandonedJobs,
   insertWorker,
   notifyPollers,
-  releaseHolds,
+  releaseOver,
   releaseWorkers,
   updateHeartbeat,
 } from '../store/workers.ts';
@@ -49,6 +49,7 @@ export async function startDispatcher(
   const takeOver = async () => {
     if (carrier.ended() && carrier.running().length === 0) {
       // The queue gives up after a while without its database; we do not.
+      await carrier.stop();
       await utils.forceUnlockWorkers([carrier.id]);
       await releaseWorkers(ctx.store, [carrier.id]);
       carrier = await startCarrier(ctx, pool, logger, options);
@@ -64,9 +65,7 @@ export async function startDispatcher(
       await releaseWorkers(ctx.store, dead);
       await notifyPollers(ctx.store);
     }
-    const abandoned = carrier.abandoned();
-    if (abandoned.length > 0) await releaseHolds(ctx.store, abandoned);
-    carrier.forget(abandoned);
+    await releaseOver(ctx.store, carrier.id, carrier.attempts());
     if (await holdsAbandonedJobs(ctx.store, carrier.id, carrier.running())) {
       // Unlocks those that are worked on, too: a second job of a call that is held ends at once.
       await utils.forceUnlockWorkers([carrier.id]);
@@ -92,14 +91,12 @@ export async function startDispatcher(
 interface Carrier {
   /** What jobs are locked by, and calls held for. */
   readonly id: string;
-  /** It has stopped by itself. */
+  /** It has given up, and nothing of it runs any more. */
   ended(): boolean;
   /** Ids of the calls that jobs work on at this moment. */
   running(): string[];
-  /** What attempts that are over may still hold. */
-  abandoned(): string[];
-  /** These were given back. */
-  forget(holds: readonly string[]): void;
+  /** The number of the newest attempt, and the holds of those that are not over. */
+  attempts(): { newest: number; active: string[] };
   stop(): Promise<void>;
 }
 
@@ -115,12 +112,15 @@ async function startCarrier(
   let registered: Promise<void> | undefined;
   /** Hold -> call. */
   const running = new Map<string, string>();
-  const abandoned = new Set<string>();
   const events: WorkerEvents = new EventEmitter();
   events.on('pool:create', ({ workerPool }) => {
     id = workerPool.id;
     registered = insertWorker(ctx.store, id, data_directory_id);
     registered.catch(() => undefined);
+  });
+  // Its own shutdown after this can wait for ever for what it lost.
+  events.on('pool:fatalError', () => {
+    ended = true;
   });
   const runner = await run({
     events,
@@ -143,7 +143,6 @@ async function startCarrier(
           await runCall(ctx, runners, cancellations, { id: call_id, hold });
         } catch (error) {
           // Our database went away. What is still held is released, and gets another job, by the next heartbeat.
-          abandoned.add(hold);
           ctx.logger.error({ err: error }, 'a call could not be carried on');
         } finally {
           running.delete(hold);
@@ -165,12 +164,12 @@ async function startCarrier(
   }
   return {
     id,
-    ended: () => ended,
+    ended: () => ended && running.size === 0,
     running: () => [...running.values()],
-    abandoned: () => [...abandoned],
-    forget: (holds) => {
-      for (const hold of holds) abandoned.delete(hold);
+    attempts: () => ({ newest: attempts, active: [...running.keys()] }),
+    stop: async () => {
+      if (ended) void runner.kill().catch(() => undefined);
+      else await runner.stop();
     },
-    stop: () => (ended ? Promise.resolve() : runner.stop()),
   };
 }

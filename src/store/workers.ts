@@ -39,9 +39,19 @@ export async function releaseWorkers(store: Store, ids: string[]): Promise<void>
   await store.deleteFrom('workers').where('id', 'in', ids).execute();
 }
 
-/** Gives back what attempts hold that are over: our database was away when they wanted to say so. */
-export async function releaseHolds(store: Store, holds: readonly string[]): Promise<void> {
-  await sql`update calls set held_by = null where held_by = any(${holds}::text[])`.execute(store);
+/**
+ * Gives back what a worker's attempts that are over still hold: they threw, or our database forgot with its own death
+ * how they ended. An attempt that begins after the look has a higher number than `newest`.
+ */
+export async function releaseOver(
+  store: Store,
+  workerId: string,
+  { newest, active }: { readonly newest: number; readonly active: readonly string[] },
+): Promise<void> {
+  await sql`
+    update calls set held_by = null
+    where split_part(held_by, '/', 1) = ${workerId} and split_part(held_by, '/', 2)::integer <= ${newest}
+      and held_by <> all(${active}::text[])`.execute(store);
 }
 
 /** Whether jobs are locked by a worker that does not work on them: it could not say how they ended. */
