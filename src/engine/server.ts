@@ -3,7 +3,7 @@ import { CoppiceError } from '../domain/errors.ts';
 import type { ComputeRef, StopMode } from '../drivers/compute/contract.ts';
 import { applyRolesAndDatabases } from '../postgres/apply-config.ts';
 import { TEMPLATE_DATABASE, TEMPLATE_ROLE } from '../postgres/template.ts';
-import { findDesiredConfig, observeConfig } from '../store/learned.ts';
+import { findDesiredConfig, observeConfig, observePasswords } from '../store/learned.ts';
 import {
   type EndpointFacts,
   observeConfigApplied,
@@ -102,6 +102,7 @@ export async function applyConfigTo(
     databases: desired.databases.map((database) => ({ ...database, deleted: database.deleted_at !== null })),
     // A new volume holds one database and one role, which become the first ones that are wanted.
     rename: fromTemplate ? { role: TEMPLATE_ROLE, database: TEMPLATE_DATABASE } : undefined,
+    onRolesApplied: () => observePasswords(ctx.store, desired.roles),
   }).catch((error) => {
     const refused = error instanceof pg.DatabaseError || error instanceof CoppiceError;
     throw refused ? new ConfigRefused(error) : error;

@@ -21,6 +21,8 @@ export interface DesiredConfig {
   readonly databases: readonly DesiredDatabase[];
   /** A new volume's role and database become the first that are wanted, unless they are wanted themselves. */
   readonly rename?: { readonly role: string; readonly database: string };
+  /** Called when all roles are what they should be, but for those to be dropped: what follows may still fail. */
+  readonly onRolesApplied?: () => Promise<void>;
 }
 
 /**
@@ -32,6 +34,7 @@ export async function applyRolesAndDatabases(open: OpenSession, desired: Desired
   await using postgres = await open('postgres');
   if (desired.rename) await renameFromTemplate(postgres, desired, desired.rename);
   for (const role of desired.roles) if (!role.deleted) await applyRole(postgres, role);
+  await desired.onRolesApplied?.();
   await applyDatabases(open, postgres, desired.databases);
   for (const role of desired.roles) if (role.deleted) await dropRole(open, postgres, role.name);
 }

@@ -46,6 +46,14 @@ export async function findDesiredConfig(
     }));
 }
 
+/** Records which passwords open the server now. */
+export async function observePasswords(store: Store | StoreTransaction, applied: readonly RoleRow[]): Promise<void> {
+  for (const { id, verifier, applied_verifier, deleted_at } of applied) {
+    if (deleted_at || applied_verifier === verifier) continue;
+    await store.updateTable('roles').set({ applied_verifier: verifier }).where('id', '=', id).execute();
+  }
+}
+
 /** Records that the server holds what was desired: tombstones that were applied go away. */
 export async function observeConfig(
   store: Store,
@@ -56,10 +64,9 @@ export async function observeConfig(
       if (role.deleted_at) {
         // Not when the name was taken again meanwhile.
         await trx.deleteFrom('roles').where('id', '=', role.id).where('deleted_at', '=', role.deleted_at).execute();
-      } else if (role.applied_verifier !== role.verifier) {
-        await trx.updateTable('roles').set({ applied_verifier: role.verifier }).where('id', '=', role.id).execute();
       }
     }
+    await observePasswords(trx, applied.roles);
     for (const database of applied.databases) {
       if (database.deleted_at) await trx.deleteFrom('databases').where('id', '=', database.id).execute();
       else if (database.applied_name !== database.name || database.applied_owner_name !== database.owner_name) {
