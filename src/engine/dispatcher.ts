@@ -18,7 +18,7 @@ import { startLoop } from './loop.ts';
 import { type Cancellations, type OperationRunners, runCall } from './run-call.ts';
 
 const CONCURRENT_CALLS = 8;
-const HEARTBEAT_INTERVAL_MS = 2_000;
+const HEARTBEAT_INTERVAL_MS = 4_000;
 const SILENCE_UNTIL_DEAD_MS = 30_000;
 const POLL_INTERVAL_MS = 2_000;
 

@@ -51,11 +51,11 @@ export async function startEngine(
   const forget = ctx.compute.onExit(() => void lookForCrashes().catch(() => undefined));
   const stopping = new AbortController();
   const loops = [
-    startLoop({ name: 'idle_suspend', interval_ms: 500, logger }, idleSuspend(ctx, stopping.signal)),
-    startLoop({ name: 'availability', interval_ms: 5_000, logger }, lookForCrashes),
-    startLoop({ name: 'pool', interval_ms: 5_000, logger }, () => watchPool(ctx)),
-    startLoop({ name: 'sizes', interval_ms: 5_000, logger }, () => measureTimelines(ctx)),
-    startLoop({ name: 'leftovers', interval_ms: 10_000, logger }, () => removeLeftovers(ctx)),
+    startLoop({ name: 'idle_suspend', interval_ms: 1_000, logger }, idleSuspend(ctx, stopping.signal)),
+    startLoop({ name: 'availability', interval_ms: 10_000, logger }, lookForCrashes),
+    startLoop({ name: 'pool', interval_ms: 15_000, logger }, () => watchPool(ctx)),
+    startLoop({ name: 'sizes', interval_ms: 15_000, logger }, () => measureTimelines(ctx)),
+    startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
   ];
   return {
     hear: ({ noun, id }) => {

@@ -117,7 +117,7 @@ function storeSpec(distribution: Distribution, data_directory: string): ComputeS
     'max_wal_senders = 0',
     'jit = off',
     'max_parallel_workers_per_gather = 0',
-    'autovacuum_naptime = 10s',
+    'autovacuum_naptime = 60s',
     'timezone = UTC',
     'log_timezone = UTC',
     // Statements carry verifiers and hashes as parameters, and parameters are not logged either.
