@@ -122,6 +122,21 @@ async function startCarrier(
   events.on('pool:fatalError', () => {
     ended = true;
   });
+  const carry = async (call_id: string) => {
+    attempts += 1;
+    const hold = holdOf(id, attempts);
+    running.set(hold, call_id);
+    try {
+      // Nothing is held by a worker that nobody knows: it would be held for ever if we were killed.
+      await registered;
+      await runCall(ctx, runners, cancellations, { id: call_id, hold });
+    } catch (error) {
+      // Our database went away. What is still held is released, and gets another job, by the next heartbeat.
+      ctx.logger.error({ err: error }, 'a call could not be carried on');
+    } finally {
+      running.delete(hold);
+    }
+  };
   const runner = await run({
     events,
     pgPool: pool,
@@ -132,36 +147,18 @@ async function startCarrier(
     // Else the queue says how a job ended in promises that nobody waits for, and dies of the first that fails.
     preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
     taskList: {
-      [RUN_CALL_TASK]: async (payload) => {
-        const { call_id } = payload as { call_id: string };
-        attempts += 1;
-        const hold = holdOf(id, attempts);
-        running.set(hold, call_id);
-        try {
-          // Nothing is held by a worker that nobody knows: it would be held for ever if we were killed.
-          await registered;
-          await runCall(ctx, runners, cancellations, { id: call_id, hold });
-        } catch (error) {
-          // Our database went away. What is still held is released, and gets another job, by the next heartbeat.
-          ctx.logger.error({ err: error }, 'a call could not be carried on');
-        } finally {
-          running.delete(hold);
-        }
-      },
+      [RUN_CALL_TASK]: (payload) => carry((payload as { call_id: string }).call_id),
     },
     parsedCronItems: [],
   });
-  runner.promise
-    .catch((error) => ctx.logger.error({ err: error }, 'the job queue stopped and is started again'))
-    .finally(() => {
-      ended = true;
-    });
-  try {
-    await registered;
-  } catch (error) {
+  const note = (error: unknown) => ctx.logger.error({ err: error }, 'the job queue stopped and is started again');
+  runner.promise.catch(note).finally(() => {
+    ended = true;
+  });
+  await registered?.catch(async (error) => {
     await runner.stop().catch(() => undefined);
     throw error;
-  }
+  });
   return {
     id,
     ended: () => ended && running.size === 0,

@@ -21,7 +21,7 @@ import { sessions } from './sessions.ts';
 import { stopPoint } from './stop-point.ts';
 
 /** Whether the server of an endpoint, should one run, is of the timeline that its branch has now. */
-export const servesBranch = (endpoint: Pick<EndpointFacts, 'serves_timeline_id' | 'timeline_id'>): boolean =>
+const servesBranch = (endpoint: Pick<EndpointFacts, 'serves_timeline_id' | 'timeline_id'>): boolean =>
   endpoint.serves_timeline_id === endpoint.timeline_id;
 
 /** Whether the endpoint's server runs. One that runs on the timeline of another branch is stopped: it is not meant. */
