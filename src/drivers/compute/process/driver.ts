@@ -58,6 +58,7 @@ class Processes implements ProcessDriver {
   readonly capabilities: ComputeCapabilities;
   readonly #host: Host;
   readonly #turns = new Turns();
+  #rotating = false;
 
   constructor({ stateDir, runDir, logger, stop_deadlines, rotate_every_ms = ROTATE_EVERY_MS }: ProcessDriverOptions) {
     mkdirSync(stateDir, { recursive: true, mode: 0o711 });
@@ -171,11 +172,15 @@ class Processes implements ProcessDriver {
   }
 
   async #rotateLogs(): Promise<void> {
+    // A second round beside a slow one would move aside what the first has just emptied.
+    if (this.#rotating) return;
+    this.#rotating = true;
     for (const id of this.#host.exits.ids()) {
       const { log } = computeLayout(this.#host.directories, id);
       await rotateLog(log).catch((error: Error) => {
         this.#host.logger?.warn({ compute_id: id, reason: error.message }, 'a log could not be rotated');
       });
     }
+    this.#rotating = false;
   }
 }
