@@ -7,6 +7,7 @@ import { findDesiredConfig, observeConfig, observePasswords } from '../store/lea
 import {
   type EndpointFacts,
   observeConfigApplied,
+  observeEndpointConfigured,
   observeEndpointPlaced,
   observeEndpointRemoved,
   observeEndpointRunning,
@@ -82,8 +83,8 @@ export async function bringUp(
   signal.throwIfAborted();
   await observeEndpointRunning(ctx.store, facts.id, {
     started_at: new Date(),
-    // A server that was adopted keeps what it was started from.
-    started_spec_hash: running ? facts.started_spec_hash : specHash(ctx, facts),
+    // A server that was adopted was told what it was told.
+    spec_hash: running ? facts.spec_hash : specHash(ctx, facts),
     current_cu: currentSize(facts),
   });
 }
@@ -118,6 +119,7 @@ export async function applyConfigTo(
 export async function reconfigure(ctx: EngineContext, facts: EndpointFacts, ref: ComputeRef): Promise<void> {
   await ctx.compute.ensureConfigured(ref, computeFiles(ctx, facts));
   await ctx.compute.ensureResized(ref, currentSize(facts));
+  await observeEndpointConfigured(ctx.store, facts.id, specHash(ctx, facts));
 }
 
 /** Nothing of the endpoint's compute is left on this machine. */

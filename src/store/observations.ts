@@ -78,20 +78,25 @@ export async function observeEndpointPlaced(
 export async function observeEndpointRunning(
   store: Store,
   id: EndpointId,
-  seen: { started_at: Date; started_spec_hash: string | null; current_cu: number },
+  seen: { started_at: Date; spec_hash: string | null; current_cu: number },
 ): Promise<void> {
   await store
     .updateTable('endpoints')
     .set({
       observed_state: 'running',
       started_at: seen.started_at,
-      started_spec_hash: seen.started_spec_hash,
+      spec_hash: seen.spec_hash,
       current_cu: seen.current_cu,
       last_active_at: sql<Date>`clock_timestamp()`,
       suspended_at: null,
     })
     .where('id', '=', id)
     .execute();
+}
+
+/** The running server was told what it should be. */
+export async function observeEndpointConfigured(store: Store, id: EndpointId, spec_hash: string): Promise<void> {
+  await store.updateTable('endpoints').set({ spec_hash }).where('id', '=', id).execute();
 }
 
 /** The endpoint is about to stop, or after all is not: the gateway holds connections while it stops. */
@@ -197,7 +202,7 @@ export function findEndpointFacts(store: Store, id: EndpointId) {
       'endpoints.observed_state',
       'endpoints.compute',
       'endpoints.serves_timeline_id',
-      'endpoints.started_spec_hash',
+      'endpoints.spec_hash',
       'endpoints.started_at',
       'branches.timeline_id',
       'branches.config_generation',

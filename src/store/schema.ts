@@ -140,7 +140,7 @@ export interface EndpointsTable {
   observed_state: ColumnType<ObservedCompute, ObservedCompute | undefined, ObservedCompute>;
   compute: OptionalJson<{ driver: string; id: string }>;
   serves_timeline_id: string | null;
-  started_spec_hash: string | null;
+  spec_hash: string | null;
   current_cu: number | null;
   started_at: OptionalTime;
   suspended_at: OptionalTime;

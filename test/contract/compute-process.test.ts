@@ -17,6 +17,7 @@ import { promisify } from 'node:util';
 import { ramBytes } from '../../src/domain/compute-size.ts';
 import type { ComputeSpec } from '../../src/drivers/compute/contract.ts';
 import { ask, enter, openComputes, postmasterPid, processesOf } from '../support/computes.ts';
+import { groupOf, limitsOf } from '../support/control-groups.ts';
 import { until } from '../support/until.ts';
 
 const run = promisify(execFile);
@@ -121,27 +122,6 @@ describe('the process of a compute', () => {
 });
 
 describe('limits', () => {
-  /** The directories of a process's control groups, v1 or v2, as the kernel says. */
-  function groupOf(pid: number, controller: 'cpu' | 'memory'): string {
-    const line = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
-      .split('\n')
-      .map((text) => text.split(':'))
-      .find(([, names]) => names === controller || names === '');
-    const version = line![1] === '' ? '' : `${controller}/`;
-    return join('/sys/fs/cgroup', version, line!.slice(2).join(':'));
-  }
-  const read = (path: string): string => readFileSync(path, 'utf8').trim();
-
-  function limitsOf(pid: number): { cpu: number; memory_bytes: number } {
-    const [cpu, memory] = [groupOf(pid, 'cpu'), groupOf(pid, 'memory')];
-    if (existsSync(join(cpu, 'cpu.max'))) {
-      const [quota, period] = read(join(cpu, 'cpu.max')).split(' ').map(Number);
-      return { cpu: quota! / period!, memory_bytes: Number(read(join(memory, 'memory.max'))) };
-    }
-    const cpuShare = Number(read(join(cpu, 'cpu.cfs_quota_us'))) / Number(read(join(cpu, 'cpu.cfs_period_us')));
-    return { cpu: cpuShare, memory_bytes: Number(read(join(memory, 'memory.limit_in_bytes'))) };
-  }
-
   const unenforced = driver.capabilities.limits_enforced ? false : 'control groups cannot be made here';
 
   test('hold every process of a compute from its start, and follow its size', { skip: unenforced }, async () => {

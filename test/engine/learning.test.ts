@@ -21,7 +21,7 @@ describe('what was seen in a server', () => {
   const restart = () =>
     observeEndpointRunning(api.context.store, project.endpoint_id, {
       started_at: new Date(),
-      started_spec_hash: null,
+      spec_hash: null,
       current_cu: 0.25,
     });
   const facts = async () => (await findEndpointFacts(api.context.store, project.endpoint_id))!;

@@ -28,6 +28,6 @@ export const applyConfig: RunOperation = async (ctx, operation, signal) => {
   }
   stopPoint('apply_config:running');
   if (behind) await applyConfigTo(ctx, facts, facts.compute!, signal);
-  if (facts.started_spec_hash !== specHash(ctx, facts)) await reconfigure(ctx, facts, facts.compute!);
+  if (facts.spec_hash !== specHash(ctx, facts)) await reconfigure(ctx, facts, facts.compute!);
   return 'finished';
 };

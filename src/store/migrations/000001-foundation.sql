@@ -144,8 +144,8 @@ create table endpoints (
   compute jsonb,
   -- The timeline that its server was last started on: another than the branch's while the endpoint or the branch moves.
   serves_timeline_id uuid references timelines,
-  -- What the running server was started with; a difference from the intent needs a restart.
-  started_spec_hash text,
+  -- What the running server was told last, at its start or since; a difference from the intent is brought to it.
+  spec_hash text,
   current_cu double precision,
   started_at timestamptz,
   suspended_at timestamptz,
