@@ -7,6 +7,7 @@ import { copyProblem } from '../drivers/storage/copy/probe.ts';
 import { createReflinkDriver } from '../drivers/storage/reflink/driver.ts';
 import { reflinkProblem } from '../drivers/storage/reflink/probe.ts';
 import type { StorageDriverOptions } from '../drivers/storage/volume-driver.ts';
+import { StartError } from './start-error.ts';
 
 /** Best first. */
 const DRIVERS = [
@@ -23,7 +24,7 @@ export interface ChosenStorage {
   readonly passed_over: readonly { readonly name: StorageDriverName; readonly problem: string }[];
 }
 
-/** The best storage driver that works at `root`, or the one that is named. Throws when that one does not work there. */
+/** The best storage driver that works at `root`, or the one that is named. Throws StartError when that one does not work there. */
 export async function chooseStorage(options: StorageDriverOptions, named?: StorageDriverName): Promise<ChosenStorage> {
   if (await mkdir(options.root, { recursive: true })) await chmod(options.root, 0o711);
   const passed_over: { name: StorageDriverName; problem: string }[] = [];
@@ -33,7 +34,7 @@ export async function chooseStorage(options: StorageDriverOptions, named?: Stora
     if (!found) return { driver: await create(options), passed_over };
     passed_over.push({ name, problem: found });
   }
-  throw new Error(
+  throw new StartError(
     `no storage driver works at ${options.root}: ${passed_over.map(({ name, problem }) => `${name}: ${problem}`).join('; ')}`,
   );
 }

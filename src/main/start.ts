@@ -12,6 +12,7 @@ import {
   type Distribution,
   ensureDistributions,
   newestDistribution,
+  UnreachableError,
 } from '../postgres/distributions.ts';
 import { type ChangeListener, listenForChanges } from '../store/changes.ts';
 import { type OpenStore, openStore } from '../store/connection.ts';
@@ -125,8 +126,10 @@ async function layFoundation(
 ): Promise<Foundation> {
   const directory = await openDataDirectory(settings.data_dir);
   undo.defer(() => directory.release());
-  progress('copying Postgres into the data directory');
-  const distributions = await ensureDistributions(directory.path);
+  progress('seeing to Postgres in the data directory');
+  const distributions = await ensureDistributions(directory.path).catch((error) => {
+    throw error instanceof UnreachableError ? new StartError(error.message) : error;
+  });
   const driver = computeDriverOf(directory.path, logger.child({ room: 'compute' }));
   let connection: pg.ClientConfig = { connectionString: settings.database_url };
   if (!settings.database_url) {

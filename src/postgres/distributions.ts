@@ -51,7 +51,8 @@ const UNFINISHED = '.unfinished-';
 /**
  * Copies every Postgres that is found (npm packages and installed servers) below `dataDir/distributions` and returns
  * all copies that are there, older ones included, since volumes stay pinned to theirs. Safe to run twice and to be
- * killed: a copy gets its name when it is complete. The extension directory of a copy follows today's allow-list.
+ * killed: a copy gets its name when it is complete. The extension directory of a copy follows today's allow-list. Throws
+ * UnreachableError where computes could not enter `dataDir`.
  */
 export async function ensureDistributions(
   dataDir: string,
@@ -203,12 +204,19 @@ async function makeTraversable(path: string): Promise<void> {
   if ((mode & 0o111) !== 0o111) await chmod(path, (mode & 0o777) | 0o111);
 }
 
+/** Computes could not reach their Postgres; one sentence for the person who chose the directory. */
+export class UnreachableError extends Error {
+  override name = 'UnreachableError';
+}
+
 /** Directories above ours are not ours to change. Without root nothing runs under another user. */
 async function assertReachable(path: string): Promise<void> {
   if (process.getuid?.() !== 0) return;
   for (let parent = dirname(path); ; parent = dirname(parent)) {
     if (!((await stat(parent)).mode & 0o001)) {
-      throw new Error(`${parent} is closed to other users, and computes run as such: chmod o+x it or move ${path}`);
+      throw new UnreachableError(
+        `${parent} is closed to other users, and computes run as such: chmod o+x it, or choose another data directory than ${path}`,
+      );
     }
     if (parent === dirname(parent)) return;
   }

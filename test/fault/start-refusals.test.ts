@@ -5,6 +5,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { makeDataDirectory, removeDataDirectory, spawnCoppice, startCoppice } from '../support/coppice.ts';
+import { cannotMount } from '../support/filesystem.ts';
 
 /** Starts a Coppice that cannot start, and tells its exit code and what it said. */
 async function refusedStart(options: Parameters<typeof spawnCoppice>[0]): Promise<{ code: number; said: string }> {
@@ -50,6 +51,19 @@ describe('a Coppice that cannot start says why in one sentence', { timeout: 180_
     const { code, said } = await refusedStart({ data_directory: join(file, 'below') });
     assert.equal(code, 1);
     assertSentence(said, /the data directory .* cannot be written \(ENOTDIR\).*--data-dir/);
+  });
+
+  it('when the storage that was asked for does not work there', async () => {
+    const { code, said } = await refusedStart({ data_directory, env: { COPPICE_STORAGE: 'btrfs' } });
+    assert.equal(code, 1);
+    assertSentence(said, /no storage driver works at .*btrfs: /);
+  });
+
+  it('when other users cannot enter a directory above, where computes run as such', { skip: cannotMount }, async () => {
+    await chmod(dirname(data_directory), 0o700);
+    const { code, said } = await refusedStart({ data_directory });
+    assert.equal(code, 1);
+    assertSentence(said, /is closed to other users, and computes run as such: chmod o\+x it, or choose another/);
   });
 
   it('when a setting has no such value, naming every one', async () => {
