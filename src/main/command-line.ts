@@ -6,7 +6,6 @@ import { registerStatus } from '../cli/status.ts';
 import { readGivenSettings, registerUp, SettingsError } from '../cli/up.ts';
 import { CoppiceError } from '../domain/errors.ts';
 import { CommandError } from '../drivers/storage/command.ts';
-import { createPool } from '../drivers/storage/create-pool.ts';
 import { unmountPool } from '../drivers/storage/pool.ts';
 import { PoolError } from '../drivers/storage/pool-error.ts';
 import { StartError } from './start-error.ts';
@@ -37,7 +36,7 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
   });
   registerPool(program, {
     dataDirectory: () => settings().data_dir,
-    createPool,
+    createPool: async (options) => (await import('./make-pool.ts')).makePool(options),
     unmountPool,
     report: async (directory) => (await import('./storage-report.ts')).reportStorage(directory),
     print,
