@@ -7,7 +7,8 @@ import { countEverything } from '../store/counts.ts';
 import { createLogger } from '../watch/logger.ts';
 import { domainResolves } from './domain-names.ts';
 import { withStore } from './keys.ts';
-import { computeDriverOf } from './parts.ts';
+import { STORE_COMPUTE_ID } from './own-store.ts';
+import { computeDriverOf, computesDirectory } from './parts.ts';
 import { StartError } from './start-error.ts';
 import { reportStorage } from './storage-report.ts';
 
@@ -42,26 +43,15 @@ async function lookAtDirectory({ data_dir }: Settings): Promise<Finding> {
   };
 }
 
-async function lookAtTrust(settings: Settings): Promise<Finding[]> {
-  const driver = computeDriverOf(settings.data_dir, createLogger({ level: 'error' }));
-  const { isolated_users, limits_enforced } = driver.capabilities;
-  return [
-    isolated_users
-      ? { subject: 'trust', verdict: 'good', text: 'every project runs under a user of its own' }
-      : {
-          subject: 'trust',
-          verdict: 'worse',
-          text: 'not root: all projects run as one user and must trust each other',
-          advice: 'Run Coppice as root where projects belong to different people.',
-        },
-    limits_enforced
-      ? { subject: 'limits', verdict: 'good', text: 'compute sizes are enforced by cgroups' }
-      : {
-          subject: 'limits',
-          verdict: 'worse',
-          text: 'cgroups cannot be used: compute sizes only decide the configuration',
-        },
-  ];
+function lookAtTrust(): Finding {
+  const subject = 'trust';
+  if (isRoot()) return { subject, verdict: 'good', text: 'every project runs under a user of its own' };
+  return {
+    subject,
+    verdict: 'worse',
+    text: 'not root: all projects run as one user and must trust each other',
+    advice: 'Run Coppice as root where projects belong to different people.',
+  };
 }
 
 async function lookAtDistributions({ data_dir }: Settings): Promise<Finding> {
@@ -92,7 +82,9 @@ async function lookAtStorage({ data_dir }: Settings): Promise<Finding> {
     subject,
     verdict: 'worse',
     text: `${text}; every branch is a full copy`,
-    advice: 'coppice pool create makes a filesystem where branches are instant (as root).',
+    advice: isRoot()
+      ? 'On XFS or Btrfs branches are instant: another data directory, or, while there are no projects, coppice pool create --size 20G.'
+      : 'With a data directory on XFS or Btrfs (COPPICE_DATA_DIR) branches are instant.',
   };
 }
 
@@ -115,10 +107,27 @@ async function lookAtNames({ domain }: Settings): Promise<Finding> {
   };
 }
 
-async function lookAtComputes({ data_dir }: Settings): Promise<Finding> {
+async function lookAtComputes({ data_dir }: Settings): Promise<Finding[]> {
+  const subject = 'servers';
+  // The driver would make what is missing.
+  if (!(await stat(computesDirectory(data_dir)).catch(() => undefined))) {
+    return [{ subject, verdict: 'good', text: 'none was ever started here' }];
+  }
   const driver = computeDriverOf(data_dir, createLogger({ level: 'error' }));
-  return { subject: 'servers', verdict: 'good', text: `${(await driver.list()).length} run on this data directory` };
+  const computes = (await driver.list()).filter(({ id }) => id !== STORE_COMPUTE_ID);
+  return [
+    driver.capabilities.limits_enforced
+      ? { subject: 'limits', verdict: 'good', text: 'compute sizes are enforced by cgroups' }
+      : {
+          subject: 'limits',
+          verdict: 'worse',
+          text: 'cgroups cannot be used: compute sizes only decide the configuration',
+        },
+    { subject, verdict: 'good', text: `${computes.length} run for endpoints` },
+  ];
 }
+
+const isRoot = (): boolean => process.getuid?.() === 0;
 
 async function lookAtStore(settings: Settings): Promise<Finding> {
   const subject = 'operations';

@@ -1,3 +1,5 @@
+import { access } from 'node:fs/promises';
+import type pg from 'pg';
 import type { ActionContext } from '../actions/context.ts';
 import { createApiKey } from '../actions/create-api-key.ts';
 import { revokeApiKey } from '../actions/revoke-api-key.ts';
@@ -8,7 +10,7 @@ import { openStore } from '../store/connection.ts';
 import { findFirstUser } from '../store/users.ts';
 import { createLogger } from '../watch/logger.ts';
 import { ownConnection } from './own-store.ts';
-import { computeDriverOf } from './parts.ts';
+import { computeDriverOf, computesDirectory } from './parts.ts';
 import { StartError } from './start-error.ts';
 
 /** Lets a command work on the first user's keys. Coppice must run, since its database does only then. */
@@ -34,8 +36,15 @@ export async function withStore<T>(
   settings: Settings,
   use: (context: Pick<ActionContext, 'store'>) => Promise<T>,
 ): Promise<T> {
-  const driver = computeDriverOf(settings.data_dir, createLogger({ level: 'error' }));
-  const connection = settings.database_url ? { connectionString: settings.database_url } : ownConnection(driver);
+  const unanswered = ({ code, message }: NodeJS.ErrnoException) =>
+    new StartError(
+      `no Coppice answers on ${settings.data_dir} (${code ?? message}): start it with npm start, or name its directory in COPPICE_DATA_DIR`,
+    );
+  const connection = settings.database_url
+    ? { connectionString: settings.database_url }
+    : await ownConnectionOf(settings.data_dir).catch((error) => {
+        throw unanswered(error);
+      });
   const opened = openStore({
     connection,
     application_name: 'coppice command',
@@ -45,12 +54,16 @@ export async function withStore<T>(
   });
   try {
     await opened.pool.query('select from coppice.installation').catch((error) => {
-      throw new StartError(
-        `no Coppice answers on ${settings.data_dir} (${error.code ?? error.message}): start it with npm start, or name its directory in COPPICE_DATA_DIR`,
-      );
+      throw unanswered(error);
     });
     return await use({ store: opened.store });
   } finally {
     await opened.close();
   }
+}
+
+/** Throws where nothing was ever started: the driver would make what is missing. */
+async function ownConnectionOf(data_directory: string): Promise<pg.ClientConfig> {
+  await access(computesDirectory(data_directory));
+  return ownConnection(computeDriverOf(data_directory, createLogger({ level: 'error' })));
 }

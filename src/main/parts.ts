@@ -9,9 +9,16 @@ import { type ChosenStorage, chooseStorage } from './choose-storage.ts';
 
 export type ProcessDriver = ReturnType<typeof createProcessDriver>;
 
+/** Where the compute driver of a data directory keeps what it must remember. */
+export const computesDirectory = (dataDirectory: string): string => join(dataDirectory, 'computes');
+
 /** The compute driver of a data directory. */
 export function computeDriverOf(dataDirectory: string, logger: Log): ProcessDriver {
-  return createProcessDriver({ stateDir: join(dataDirectory, 'computes'), runDir: join(dataDirectory, 'run'), logger });
+  return createProcessDriver({
+    stateDir: computesDirectory(dataDirectory),
+    runDir: join(dataDirectory, 'run'),
+    logger,
+  });
 }
 
 /** The storage driver of a data directory, on its pool where there is one. */

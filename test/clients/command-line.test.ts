@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { access } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { cannotMount } from '../support/filesystem.ts';
 
 const COPPICE = fileURLToPath(new URL('../../bin/coppice.ts', import.meta.url));
 
@@ -125,6 +127,12 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
     assert.doesNotMatch(out, /^BAD/m);
   });
 
+  it('pool create leaves a Coppice alone that runs', async () => {
+    const { code, err } = await run('pool', 'create', '--size', '320M');
+    assert.equal(code, 1);
+    assert.match(err, /^coppice: (the data directory .* is in use by another Coppice|only root can)/);
+  });
+
   it('pool status shows where volumes lie', async () => {
     const { out } = await run('pool', 'status');
     assert.match(out, /^driver +copy$/m);
@@ -146,6 +154,56 @@ describe('a command that needs a Coppice where none runs', { timeout: 60_000 }, 
         assert.equal(code, 1);
         assert.match(err, /^coppice: no Coppice answers on .*: start it with npm start/);
       }
+    } finally {
+      await removeDataDirectory(data_directory);
+    }
+  });
+});
+
+describe('pool create after a first start', { timeout: 120_000, skip: cannotMount }, () => {
+  it('gives instant branches from the next start, and is refused once there is a project', async () => {
+    const data_directory = await makeDataDirectory();
+    const create = () => coppice(data_directory, 'pool', 'create', '--size', '400M');
+    try {
+      await (await startCoppice({ data_directory })).stop();
+      const { out, err } = await create();
+      assert.match(out, /^The pool of 400 MiB is mounted at /, err);
+      const second = await startCoppice({ data_directory });
+      await second.must('POST', '/projects', { project: {} });
+      await second.stop();
+      assert.match(second.output(), /^ +data .*\(reflink\)$/m);
+      assert.match((await create()).err, /^coppice: there is a pool already: /);
+    } finally {
+      await coppice(data_directory, 'pool', 'unmount');
+      await removeDataDirectory(data_directory);
+    }
+  });
+
+  it('is refused where there are projects, which stay', async () => {
+    const data_directory = await makeDataDirectory();
+    try {
+      const first = await startCoppice({ data_directory });
+      await first.must('POST', '/projects', { project: {} });
+      await first.stop();
+      const volumes = async () => (await coppice(data_directory, 'pool', 'status')).out;
+      const before = await volumes();
+      const { code, err } = await coppice(data_directory, 'pool', 'create', '--size', '400M');
+      assert.equal(code, 1);
+      assert.match(err, /holds 2 volumes already/);
+      assert.equal(/^volumes +2$/m.test(await volumes()), true, before);
+    } finally {
+      await removeDataDirectory(data_directory);
+    }
+  });
+});
+
+describe('doctor where nothing was ever started', { timeout: 60_000 }, () => {
+  it('changes nothing', async () => {
+    const data_directory = await makeDataDirectory();
+    try {
+      const { code, out } = await coppice(data_directory, 'doctor');
+      assert.equal(code, 0, out);
+      await assert.rejects(access(data_directory), { code: 'ENOENT' });
     } finally {
       await removeDataDirectory(data_directory);
     }
