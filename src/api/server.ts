@@ -58,7 +58,7 @@ declare module 'fastify' {
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const app: FastifyInstance = Fastify({
     loggerInstance: options.logger,
-    logController: new LogController({ disableRequestLogging: true }),
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     bodyLimit: LIMITS.request_body_bytes,
     requestTimeout: LIMITS.request_timeout_ms,
     forceCloseConnections: 'idle',
@@ -170,7 +170,6 @@ function requestId(header: string | string[] | undefined): string {
 /** Changes are logged with the key that made them. */
 async function logRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const facts = {
-    request_id: request.id,
     method: request.method,
     route: request.routeOptions.url,
     status: reply.statusCode,

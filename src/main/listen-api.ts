@@ -8,7 +8,12 @@ export async function listenApi(
   port: number,
 ): Promise<{ port: number; close(): Promise<void> }> {
   const [first, ...rest] = addresses;
-  await api.listen({ host: first, port, ipv6Only: isIPv6(first!) });
+  // Fastify logs one of the addresses; whoever started us is told all that matters once we are ready.
+  const { level } = api.log;
+  api.log.level = 'silent';
+  await api.listen({ host: first, port, ipv6Only: isIPv6(first!) }).finally(() => {
+    api.log.level = level;
+  });
   const bound = (api.server.address() as AddressInfo).port;
   const others: Server[] = [];
   const close = async () => {

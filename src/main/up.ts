@@ -9,10 +9,13 @@ import { VERSION } from './version.ts';
 export async function up(settings: Settings): Promise<void> {
   const started_at = Date.now();
   const logger = createLogger({ level: settings.log_level });
-  const progress = (text: string) => {
-    process.stderr.write(`  ${text}\n`);
+  // Where nobody looks on, standard error is the log alone, so that a program can read every line of it.
+  const say = (text: string, indent: string) => {
+    if (process.stderr.isTTY) process.stderr.write(`${indent}${text}\n`);
+    else logger.info({ room: 'main' }, text);
   };
-  process.stderr.write(`Coppice ${VERSION} starts on ${settings.data_dir}\n`);
+  const progress = (text: string) => say(text, '  ');
+  say(`Coppice ${VERSION} starts on ${settings.data_dir}`, '');
   const stopped = Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT')]);
   const coppice = await startCoppice(settings, { logger, progress });
   process.stdout.write(readyBlock(coppice, settings, Date.now() - started_at));
@@ -38,13 +41,13 @@ function readyBlock(coppice: Coppice, settings: Settings, took_ms: number): stri
   ]);
   if (!limits_enforced) rows.push(['limits', 'cgroups cannot be used: compute sizes are not enforced']);
   if (!storage.driver.capabilities.instant_clone) {
-    rows.push(['branches', 'are full copies on this filesystem; coppice pool create makes one where they are instant']);
+    rows.push(['branches', 'are full copies on this filesystem; npx coppice doctor says how to make them instant']);
   }
   if (!domain_resolves) {
     const host = connectionHost({ domain: settings.domain, pg_port: settings.pg_port, domain_resolves }, 'ep-');
     rows.push([
       'names',
-      `*.${settings.domain} does not resolve here; connection strings name ${host} (coppice doctor)`,
+      `*.${settings.domain} does not resolve here; connection strings name ${host} (npx coppice doctor)`,
     ]);
   }
   const lines = rows.map(([name, value]) => `  ${name.padEnd(9)} ${value}\n`);
