@@ -26,10 +26,10 @@ function defaultText({ default: value, default_text: text }: Setting): string {
 
 function settingsTable(): string {
   const rows = (Object.entries(SETTINGS) as [SettingName, Setting][]).map(([name, setting]) => [
-    `\`${settingFlag(name)}\`<br>\`${settingVariable(name)}\``,
+    `${setting.secret ? '' : `\`${settingFlag(name)}\`<br>`}\`${settingVariable(name)}\``,
     setting.allowed ? setting.allowed.map((word) => `\`${word}\``).join(', ') : setting.type.replaceAll('_', ' '),
     defaultText(setting),
-    `${setting.description}${setting.secret ? ' Secret: give it as a variable, since flags show in the process list.' : ''}`,
+    `${setting.description}${setting.secret ? ' Secret, so a variable alone: flags show in the process list.' : ''}`,
   ]);
   return table(['Flag and variable', 'Value', 'Default', 'What it does'], rows);
 }

@@ -16,14 +16,26 @@ export function registerUp(program: Command, up: (settings: Settings) => Promise
     const value = setting.type === 'boolean' ? '' : ' <value>';
     // A secret on a command line is seen by every user of the machine.
     if (setting.secret) continue;
-    const shown = typeof setting.default === 'string' ? setting.default : setting.default_text;
-    const text = `${setting.description} (${settingVariable(name)}${shown ? `; default ${shown}` : ''})`;
-    command.addOption(new Option(`${settingFlag(name)}${value}`, text));
+    const text = `${setting.description} (${settingVariable(name)}${defaultText(setting)})`;
+    command.addOption(new Option(`${settingFlag(name)}${value}`, plain(text)));
   }
+  const secrets = (Object.entries(SETTINGS) as [SettingName, Setting][]).filter(([, { secret }]) => secret);
+  const lines = secrets.map(
+    ([name, setting]) => `  ${settingVariable(name)}\n      ${plain(setting.description)}${defaultText(setting)}`,
+  );
+  command.addHelpText('after', `\nSecrets, as environment variables alone:\n${lines.join('\n')}`);
   command.action((flags: GivenFlags) =>
     up(readGivenSettings(flags, (text) => process.stderr.write(`coppice: ${text}\n`))),
   );
 }
+
+function defaultText({ default: value, default_text: text }: Setting): string {
+  const shown = typeof value === 'string' ? value : text;
+  return shown ? `; default ${plain(shown)}` : '';
+}
+
+/** A terminal shows no Markdown. */
+const plain = (text: string): string => text.replaceAll('`', '');
 
 /** Several things are wrong with what was given; each is a line. */
 export class SettingsError extends Error {

@@ -57,12 +57,12 @@ export const SETTINGS = {
     type: 'path',
     default: defaultDataDirectory,
     default_text: '`/var/lib/coppice` as root, else `coppice` in `$XDG_DATA_HOME` or `~/.local/share`',
-    description: 'Everything that Coppice keeps: volumes, archives, its own database, keys and logs.',
+    description: 'Everything that Coppice keeps: volumes, its own database, keys and logs.',
   },
   api_port: {
     type: 'port',
     default: '7432',
-    description: 'HTTP: the management API under `/api/v2`, health, metrics. 0 picks a free port.',
+    description: 'HTTP: the management API under `/api/v2`, `/healthz` and `/readyz`. 0 picks a free port.',
   },
   pg_port: {
     type: 'port',
