@@ -5,23 +5,26 @@ import type { OperationRow } from './schema.ts';
 
 /** Statements by which the engine runs calls. Commits may be lost with the machine: everything here is run again then. */
 
+/** True of a row of `calls` when no earlier call of its project claims the same thing, one of the two exclusively. */
+const IS_FREE = sql<boolean>`not exists (
+  select from calls earlier
+  join operations theirs on theirs.call_id = earlier.id and theirs.status in ('scheduling', 'running', 'cancelling')
+  join operations ours on ours.call_id = calls.id and ours.status in ('scheduling', 'running', 'cancelling')
+  where earlier.project_id = calls.project_id and earlier.finished_at is null and earlier.seq < calls.seq
+    and (ours.claims_exclusive && (theirs.claims_exclusive || theirs.claims_shared)
+      or ours.claims_shared && theirs.claims_exclusive)
+)`;
+
 /**
- * Takes a call for one attempt of a worker (`holdOf`). Nothing is taken when the call is finished, held, waiting for its retry, or behind an
- * earlier call of its project that claims the same thing, one of the two exclusively.
+ * Takes a call for one attempt of a worker (`holdOf`). Nothing is taken when the call is finished, held, waiting for its
+ * retry, or not free.
  */
 export async function takeCall(store: Store, callId: CallId, hold: string): Promise<boolean> {
   const { rows } = await sql`
     update calls set held_by = ${hold}
     where id = ${callId} and finished_at is null and held_by is null
       and (run_at is null or run_at <= clock_timestamp() + interval '50 milliseconds')
-      and not exists (
-        select from calls earlier
-        join operations theirs on theirs.call_id = earlier.id and theirs.status in ('scheduling', 'running', 'cancelling')
-        join operations ours on ours.call_id = calls.id and ours.status in ('scheduling', 'running', 'cancelling')
-        where earlier.project_id = calls.project_id and earlier.finished_at is null and earlier.seq < calls.seq
-          and (ours.claims_exclusive && (theirs.claims_exclusive || theirs.claims_shared)
-            or ours.claims_shared && theirs.claims_exclusive)
-      )
+      and ${IS_FREE}
     returning id`.execute(store);
   return rows.length > 0;
 }
@@ -109,7 +112,7 @@ export async function finishCall(store: Store, callId: CallId): Promise<string> 
   return project_id;
 }
 
-/** Calls of a project that nobody runs and that need not wait for a time: they may be able to go on now. */
+/** Calls of a project that nobody runs and that need not wait any longer. */
 export async function findWaitingCalls(store: Store, projectId: string): Promise<CallId[]> {
   const rows = await store
     .selectFrom('calls')
@@ -118,17 +121,19 @@ export async function findWaitingCalls(store: Store, projectId: string): Promise
     .where('finished_at', 'is', null)
     .where('held_by', 'is', null)
     .where((eb) => eb.or([eb('run_at', 'is', null), eb('run_at', '<=', sql<Date>`clock_timestamp()`)]))
+    .where(IS_FREE)
     .orderBy('seq')
     .execute();
   return rows.map((row) => row.id);
 }
 
-/** Unfinished calls that nobody holds, whose job is missing: a process died between the two. */
+/** Calls that nobody holds and that are free, whose job is missing: a process died between the two. */
 export async function findCallsWithoutJob(store: Store): Promise<{ id: CallId; run_at: Date | null }[]> {
   const { rows } = await sql<{ id: string; run_at: Date | null }>`
     select calls.id, calls.run_at from calls
     where calls.finished_at is null and calls.held_by is null
       and not exists (select from graphile_worker.jobs where jobs.key = calls.id::text)
+      and ${IS_FREE}
     order by calls.seq limit 1000`.execute(store);
   return rows;
 }
