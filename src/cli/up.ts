@@ -21,7 +21,8 @@ export function registerUp(program: Command, up: (settings: Settings) => Promise
   }
   const secrets = (Object.entries(SETTINGS) as [SettingName, Setting][]).filter(([, { secret }]) => secret);
   const lines = secrets.map(
-    ([name, setting]) => `  ${settingVariable(name)}\n      ${plain(setting.description)}${defaultText(setting)}`,
+    ([name, setting]) =>
+      `  ${settingVariable(name)}\n      ${plain(setting.description)} (${defaultText(setting).slice(2)})`,
   );
   command.addHelpText('after', `\nSecrets, as environment variables alone:\n${lines.join('\n')}`);
   command.action((flags: GivenFlags) =>

@@ -7,8 +7,14 @@ import type { EngineContext } from './context.ts';
 import { sessions } from './sessions.ts';
 import { stopPoint } from './stop-point.ts';
 
-/** The compute that prepares a timeline; nobody but the engine reaches it. */
-const quietRef = (ctx: EngineContext, id: TimelineId): ComputeRef => ({ driver: ctx.compute.name, id: `quiet-${id}` });
+/**
+ * The compute that prepares a timeline; nobody but the engine reaches it. Its name is no longer than an endpoint's, since
+ * it stands in the path of a socket.
+ */
+const quietRef = (ctx: EngineContext, id: TimelineId): ComputeRef => ({
+  driver: ctx.compute.name,
+  id: `quiet-${id.replaceAll('-', '').slice(0, 24)}`,
+});
 
 /** A child must not act as its parent: what could is taken from it before anybody reaches it. */
 export async function prepareFirstStart(

@@ -2,6 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { access, chmod, constants, mkdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
+import { LIMITS } from '../domain/limits.ts';
 import { StartError } from './start-error.ts';
 
 /** The directory that everything is kept in, while this process owns it. */
@@ -26,6 +27,7 @@ export async function openDataDirectory(path: string): Promise<DataDirectory> {
     );
   }
   const resolved = await realpath(path);
+  refuseLongPath(resolved);
   const lock = await takeLock(resolved);
   try {
     return { path: resolved, id: await readOrMakeId(resolved), release: () => closeServer(lock) };
@@ -33,6 +35,20 @@ export async function openDataDirectory(path: string): Promise<DataDirectory> {
     await closeServer(lock);
     throw error;
   }
+}
+
+/** The longest name that a compute can have: `ep-wandering-wildflower-a1b2c3d4` */
+const COMPUTE_ID_BYTES = 32;
+
+/** Every compute has a socket below the directory, and the path of a socket is short. */
+function refuseLongPath(path: string): void {
+  const below_bytes = `/run/${'-'.repeat(COMPUTE_ID_BYTES)}/.s.PGSQL.5432`.length;
+  const limit_bytes = LIMITS.socket_path_bytes - below_bytes;
+  const bytes = Buffer.byteLength(path);
+  if (bytes <= limit_bytes) return;
+  throw new StartError(
+    `the data directory ${path} has a path of ${bytes} bytes, and sockets below it leave at most ${limit_bytes}: choose a shorter one with --data-dir`,
+  );
 }
 
 /**

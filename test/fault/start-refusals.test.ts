@@ -66,6 +66,12 @@ describe('a Coppice that cannot start says why in one sentence', { timeout: 180_
     assertSentence(said, /is closed to other users, and computes run as such: chmod o\+x it, or choose another/);
   });
 
+  it('when the path of the data directory leaves no room for those of sockets', async () => {
+    const { code, said } = await refusedStart({ data_directory: join(dirname(data_directory), 'd'.repeat(80)) });
+    assert.equal(code, 1);
+    assertSentence(said, /has a path of \d+ bytes, and sockets below it leave at most \d+: choose a shorter one/);
+  });
+
   it('when a setting has no such value, naming every one', async () => {
     const env = { COPPICE_API_PORT: 'seven', COPPICE_ROLES: 'api,cook' };
     const { code, said } = await refusedStart({ data_directory, env });
