@@ -8,8 +8,8 @@ import { type DirectoryEndpoint, findDirectoryEndpoint, findDirectoryRole } from
 const ENTRIES_MAX = 10_000;
 
 export interface CachedDirectory extends Directory {
-  /** The endpoint with what only `main` needs to know of it. */
-  find(id: EndpointId): Promise<DirectoryEndpoint | undefined>;
+  /** The endpoint with what only `main` needs to know of it, as the store has it at this moment. */
+  findNow(id: EndpointId): Promise<DirectoryEndpoint | undefined>;
   /** Forgets what a change makes stale. */
   hear(change: Change): void;
   /** Forgets everything: changes may have been missed. */
@@ -36,7 +36,7 @@ export function createDirectory(
     return remember(ofBranch(roles, endpoint.branch_id), `${running} ${name}`, load, isFresh);
   };
   return {
-    find,
+    findNow: (id) => findDirectoryEndpoint(store, id),
     endpoint: async (id) => {
       const found = await find(id);
       if (!found) return undefined;

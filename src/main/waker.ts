@@ -31,7 +31,8 @@ export function createWaker(
   const watches = new Map<OperationId, Promise<void>>();
 
   const dial = async (id: EndpointId) => {
-    const endpoint = await directory.find(id);
+    // Not what was heard: an endpoint that was moved a moment ago must not be reached where it was.
+    const endpoint = await directory.findNow(id);
     if (endpoint?.observed_state !== 'running' || !endpoint.compute) return undefined;
     return compute.dial(endpoint.compute).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') return undefined;
