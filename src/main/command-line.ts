@@ -6,7 +6,6 @@ import { registerStatus } from '../cli/status.ts';
 import { readGivenSettings, registerUp, SettingsError } from '../cli/up.ts';
 import { CoppiceError } from '../domain/errors.ts';
 import { CommandError } from '../drivers/storage/command.ts';
-import { unmountPool } from '../drivers/storage/pool.ts';
 import { PoolError } from '../drivers/storage/pool-error.ts';
 import { StartError } from './start-error.ts';
 import { VERSION } from './version.ts';
@@ -36,8 +35,8 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
   });
   registerPool(program, {
     dataDirectory: () => settings().data_dir,
-    createPool: async (options) => (await import('./make-pool.ts')).makePool(options),
-    unmountPool,
+    createPool: async (options) => (await import('./pool.ts')).makePool(options),
+    unmountPool: async (directory) => (await import('./pool.ts')).releasePool(directory),
     report: async (directory) => (await import('./storage-report.ts')).reportStorage(directory),
     print,
   });

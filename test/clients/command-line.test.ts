@@ -170,6 +170,7 @@ describe('pool create after a first start', { timeout: 120_000, skip: cannotMoun
       assert.match(out, /^The pool of 400 MiB is mounted at /, err);
       const second = await startCoppice({ data_directory });
       await second.must('POST', '/projects', { project: {} });
+      assert.match((await coppice(data_directory, 'pool', 'unmount')).err, /in use by another Coppice/);
       await second.stop();
       assert.match(second.output(), /^ +data .*\(reflink\)$/m);
       assert.match((await create()).err, /^coppice: there is a pool already: /);

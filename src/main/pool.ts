@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { createPool, type PoolOptions } from '../drivers/storage/create-pool.ts';
-import { poolStatus, requireRoot } from '../drivers/storage/pool.ts';
+import { poolStatus, requireRoot, unmountPool } from '../drivers/storage/pool.ts';
 import { plainStorageRoot } from '../drivers/storage/storage-root.ts';
 import { chooseStorage } from './choose-storage.ts';
 import { openDataDirectory } from './data-directory.ts';
@@ -19,6 +19,13 @@ export async function makePool(options: PoolOptions): Promise<string> {
   } finally {
     await directory.release();
   }
+}
+
+/** Takes the pool of a data directory out of use, which no Coppice uses. Throws StartError and CommandError. */
+export async function releasePool(data_directory: string): Promise<void> {
+  if (!(await poolStatus(data_directory))) return;
+  const directory = await openDataDirectory(data_directory);
+  await unmountPool(directory.path).finally(() => directory.release());
 }
 
 /** Nothing is removed where there are projects, which stay where they are. */
