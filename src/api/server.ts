@@ -81,6 +81,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     }
     if (Object.values(request.params as Record<string, string>).includes('')) throw new CoppiceError('route_not_found');
   });
+  endConnectionsWhenClosing(app);
   app.addHook('onResponse', logRequest);
   if (options.allowed_origins?.length) allowOrigins(app, options.allowed_origins);
   addHealthRoutes(app, options.ready);
@@ -160,6 +161,17 @@ function refuseUnknown(request: FastifyRequest, reply: FastifyReply): never {
   const allowed = served.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : method)).join(', ');
   reply.header('allow', allowed);
   throw new CoppiceError('method_not_allowed', { method: request.method, allowed });
+}
+
+/** Else a client that keeps its connection holds up the end: Fastify sees only to requests that come later. */
+function endConnectionsWhenClosing(app: FastifyInstance): void {
+  let closing = false;
+  app.addHook('preClose', async () => {
+    closing = true;
+  });
+  app.addHook('onSend', async (_request, reply) => {
+    if (closing) reply.header('connection', 'close');
+  });
 }
 
 /** The client's own id when it is a plain token, else a new one. */
