@@ -14,24 +14,27 @@ declare const accessible: unique symbol;
 /** A project that the caller may act on. Only `accessProject` makes one, so an action that takes it is authorised. */
 export type AccessibleProject = ProjectRow & { readonly [accessible]: true };
 
+/** Gives the project that was asked for to a caller who has at least `role` in its organisation. */
+export type ProjectAccess = (caller: Caller, role: MembershipRole) => Promise<AccessibleProject>;
+
 /**
- * The project, when the caller has at least `role` in its organisation. One that the caller may not see is `not_found`;
- * a key of another project is told which project it is for; too low a role is `permission_denied`.
+ * Begins to look the project up, which takes as long as finding out who asks. A project that the caller may not see is
+ * `not_found`; a key of another project is told which project it is for; too low a role is `permission_denied`.
  */
-export async function accessProject(
-  context: ActionContext,
-  caller: Caller,
-  projectId: string,
-  role: MembershipRole,
-): Promise<AccessibleProject> {
-  if (caller.kind === 'project' && caller.project_id !== projectId) {
-    throw new CoppiceError('project_key_out_of_scope', { project_id: caller.project_id });
-  }
-  const project = await findProject(context.store, projectId);
-  const held = project && roleIn(caller, project.organization_id);
-  if (!project || !held) throw new CoppiceError('not_found', { noun: 'project' });
-  requireRole(held, role);
-  return project as AccessibleProject;
+export function accessProject(context: ActionContext, projectId: string): ProjectAccess {
+  const lookup = findProject(context.store, projectId);
+  // Nobody waits for it when the caller is turned away before.
+  lookup.catch(() => undefined);
+  return async (caller, role) => {
+    if (caller.kind === 'project' && caller.project_id !== projectId) {
+      throw new CoppiceError('project_key_out_of_scope', { project_id: caller.project_id });
+    }
+    const project = await lookup;
+    const held = project && roleIn(caller, project.organization_id);
+    if (!project || !held) throw new CoppiceError('not_found', { noun: 'project' });
+    requireRole(held, role);
+    return project as AccessibleProject;
+  };
 }
 
 function requireRole(held: MembershipRole, needed: MembershipRole): void {

@@ -21,7 +21,7 @@ import Fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify';
-import { accessOrganization, accessProject } from '../actions/access.ts';
+import { accessOrganization, accessProject, type ProjectAccess } from '../actions/access.ts';
 import type { Caller } from '../actions/caller.ts';
 import type { ActionContext } from '../actions/context.ts';
 import { KeyUse } from '../actions/key-use.ts';
@@ -51,6 +51,8 @@ export interface ApiOptions {
 declare module 'fastify' {
   interface FastifyRequest {
     caller: Caller | undefined;
+    /** Of routes below a project. */
+    project_access: ProjectAccess | undefined;
   }
 }
 
@@ -73,6 +75,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   app.setNotFoundHandler(refuseUnknown);
   addJsonParser(app);
   app.decorateRequest('caller', undefined);
+  app.decorateRequest('project_access', undefined);
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-request-id', request.id);
     if (request.is404) refuseUnknown(request, reply);
@@ -114,6 +117,9 @@ function addRoute(api: FastifyInstance, context: ActionContext, keyUse: KeyUse, 
     schema: { ...input, response: { ...response, '4xx': ErrorBody, '5xx': ErrorBody }, summary: route.summary },
     onRequest: async (request, reply) => {
       reply.header('cache-control', 'no-store');
+      if (permission.scope === 'project') {
+        request.project_access = accessProject(context, (request.params as { project_id: string }).project_id);
+      }
       const caller = await authenticate(context, request.headers.authorization);
       keyUse.note(caller.key_id, request.ip);
       const refusal = permission.refused[caller.kind];
@@ -130,7 +136,7 @@ function addRoute(api: FastifyInstance, context: ActionContext, keyUse: KeyUse, 
 
 async function authorised(context: ActionContext, permission: Permission, request: FastifyRequest) {
   const caller = request.caller!;
-  const ids = request.params as { project_id?: string; org_id?: string };
+  const ids = request.params as { org_id?: string };
   const input: Record<keyof RouteInput<RouteSchema, Route['permission']>, unknown> = {
     context,
     caller,
@@ -141,7 +147,7 @@ async function authorised(context: ActionContext, permission: Permission, reques
     body: request.body,
   };
   if (permission.scope === 'project') {
-    input.project = await accessProject(context, caller, ids.project_id!, permission.role);
+    input.project = await request.project_access!(caller, permission.role);
   } else if (permission.scope === 'organization') {
     input.organization = await accessOrganization(context, caller, ids.org_id!, permission.role);
   }
