@@ -1,5 +1,6 @@
 import { type Insertable, sql, type Updateable } from 'kysely';
 import type { BranchId, ProjectId } from '../domain/ids.ts';
+import { anyOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { BranchesTable, BranchRow } from './schema.ts';
@@ -44,7 +45,7 @@ function branchViews(store: Store) {
 /** A branch by id, whatever its project. */
 export const findBranch = coalesced<BranchId, BranchView>(async (store, ids) => {
   const rows = await branchViews(store)
-    .where('branches.id', 'in', ids)
+    .where('branches.id', '=', anyOf(ids))
     .where('branches.deleted_at', 'is', null)
     .execute();
   return new Map(rows.map((row) => [row.id, row]));

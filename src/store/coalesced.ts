@@ -1,8 +1,9 @@
 import type { Store } from './connection.ts';
 
-/** Statements of one kind that are under way at once; while they are, the next one gathers keys. */
+/** Statements of one kind that are under way at once; while they are, the next ones gather keys. */
 const STATEMENTS_MAX = 2;
-const KEYS_PER_STATEMENT_MAX = 500;
+/** While we read the answer to one statement, the server works on the next. */
+const KEYS_PER_STATEMENT_MAX = 16;
 
 /** Finds many at once; keys without a row are absent from the map. */
 export type LoadMany<K, V> = (store: Store, keys: K[]) => Promise<Map<K, V>>;

@@ -1,5 +1,6 @@
 import { Kysely, PostgresDialect, type Transaction } from 'kysely';
 import pg from 'pg';
+import { preparedPool } from './prepared-pool.ts';
 import type { Schema } from './schema.ts';
 
 /** Our own database. Statements take it or a transaction on it. */
@@ -51,7 +52,7 @@ export function openStore(options: StoreOptions): OpenStore {
   };
   pool.on('error', onError);
   pool.on('connect', (client) => client.on('error', onError));
-  const store: Store = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
+  const store: Store = new Kysely<Schema>({ dialect: new PostgresDialect({ pool: preparedPool(pool) }) });
   const close = async () => {
     await store.destroy();
     // Kysely ends the pool only when it ran a statement of its own on it.

@@ -1,6 +1,7 @@
 import { type Insertable, sql, type Updateable } from 'kysely';
 import type { BranchId, EndpointId, OperationId, ProjectId } from '../domain/ids.ts';
 import { type OperationAction, UNFINISHED_STATUSES } from '../domain/operation-kinds.ts';
+import { anyOf, oneOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { EndpointRow, EndpointsTable } from './schema.ts';
@@ -25,8 +26,8 @@ function endpointViews(store: Store) {
           .selectFrom('operations')
           .select(['operations.id', sql<'start_compute' | 'suspend_compute'>`operations.action`.as('action')])
           .whereRef('operations.endpoint_id', '=', 'endpoints.id')
-          .where('operations.status', 'in', UNFINISHED_STATUSES)
-          .where('operations.action', 'in', ['start_compute', 'suspend_compute'] satisfies OperationAction[])
+          .where('operations.status', 'in', oneOf(UNFINISHED_STATUSES))
+          .where('operations.action', 'in', oneOf(['start_compute', 'suspend_compute'] satisfies OperationAction[]))
           .orderBy('operations.created_at', 'desc')
           .limit(1)
           .as('last'),
@@ -41,14 +42,14 @@ function endpointViews(store: Store) {
 
 /** An endpoint by id, whatever its project. */
 export const findEndpoint = coalesced<EndpointId, EndpointView>(async (store, ids) => {
-  const rows = await endpointViews(store).where('endpoints.id', 'in', ids).execute();
+  const rows = await endpointViews(store).where('endpoints.id', '=', anyOf(ids)).execute();
   return new Map(rows.map((row) => [row.id, row]));
 });
 
 /** Endpoints of a project, oldest first; undefined when there are none. */
 export const findEndpointsOfProject = coalesced<ProjectId, EndpointView[]>(async (store, ids) => {
   return Map.groupBy(
-    await endpointViews(store).where('endpoints.project_id', 'in', ids).execute(),
+    await endpointViews(store).where('endpoints.project_id', '=', anyOf(ids)).execute(),
     (row) => row.project_id,
   );
 });
@@ -56,7 +57,7 @@ export const findEndpointsOfProject = coalesced<ProjectId, EndpointView[]>(async
 /** Endpoints of a branch, oldest first; undefined when there are none. */
 export const findEndpointsOfBranch = coalesced<BranchId, EndpointView[]>(async (store, ids) => {
   return Map.groupBy(
-    await endpointViews(store).where('endpoints.branch_id', 'in', ids).execute(),
+    await endpointViews(store).where('endpoints.branch_id', '=', anyOf(ids)).execute(),
     (row) => row.branch_id,
   );
 });
@@ -105,6 +106,6 @@ export async function markEndpointsDeleted(trx: StoreTransaction, ids: readonly 
   await trx
     .updateTable('endpoints')
     .set({ deleted_at: sql<Date>`now()`, updated_at: sql<Date>`now()` })
-    .where('id', '=', sql<string>`any(${ids}::text[])`)
+    .where('id', '=', anyOf(ids))
     .execute();
 }

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { BranchId, EndpointId, ProjectId, TimelineId } from '../domain/ids.ts';
+import { oneOf } from './any-of.ts';
 import type { Store } from './connection.ts';
 import type { EndpointRow, ProjectRow, TimelineRow } from './schema.ts';
 
@@ -105,7 +106,7 @@ export async function observeEndpointStopping(store: Store, id: EndpointId, stop
     .updateTable('endpoints')
     .set({ observed_state: stopping ? 'stopping' : 'running' })
     .where('id', '=', id)
-    .where('observed_state', 'in', ['running', 'stopping'])
+    .where('observed_state', 'in', oneOf(['running', 'stopping']))
     .execute();
 }
 
@@ -238,7 +239,11 @@ export function findPlacedEndpoints(
 
 /** Endpoints last seen with a running server. */
 export function findRunningEndpoints(store: Store): Promise<EndpointRow[]> {
-  return store.selectFrom('endpoints').selectAll().where('observed_state', 'in', ['running', 'stopping']).execute();
+  return store
+    .selectFrom('endpoints')
+    .selectAll()
+    .where('observed_state', 'in', oneOf(['running', 'stopping']))
+    .execute();
 }
 
 /** Timelines of a project whose volume may be left. */

@@ -1,11 +1,12 @@
 import { sql } from 'kysely';
+import { anyOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store } from './connection.ts';
 import type { OperationRow } from './schema.ts';
 
 /** An operation by id (a UUID), whatever its project. */
 export const findOperation = coalesced<string, OperationRow>(async (store, ids) => {
-  const rows = await store.selectFrom('operations').selectAll().where('id', 'in', ids).execute();
+  const rows = await store.selectFrom('operations').selectAll().where('id', '=', anyOf(ids, 'uuid')).execute();
   return new Map(rows.map((row) => [row.id, row]));
 });
 

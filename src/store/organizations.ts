@@ -1,10 +1,11 @@
 import type { OrganizationId, UserId } from '../domain/ids.ts';
+import { anyOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { OrganizationRow } from './schema.ts';
 
 export const findOrganization = coalesced<string, OrganizationRow>(async (store, ids) => {
-  const rows = await store.selectFrom('organizations').selectAll().where('id', 'in', ids).execute();
+  const rows = await store.selectFrom('organizations').selectAll().where('id', '=', anyOf(ids)).execute();
   return new Map(rows.map((row) => [row.id, row]));
 });
 
@@ -14,7 +15,7 @@ export function listOrganizations(store: Store, ids: readonly OrganizationId[]):
   return store
     .selectFrom('organizations')
     .selectAll()
-    .where('id', 'in', ids)
+    .where('id', '=', anyOf(ids))
     .orderBy('created_at')
     .orderBy('id')
     .execute();

@@ -1,6 +1,7 @@
 import { type Insertable, sql, type Updateable } from 'kysely';
 import { CoppiceError } from '../domain/errors.ts';
 import type { OrganizationId, ProjectId } from '../domain/ids.ts';
+import { anyOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { ProjectRow, ProjectsTable } from './schema.ts';
@@ -10,7 +11,7 @@ export const findProject = coalesced<string, ProjectRow>(async (store, ids) => {
   const rows = await store
     .selectFrom('projects')
     .selectAll()
-    .where('id', 'in', ids)
+    .where('id', '=', anyOf(ids))
     .where('deleted_at', 'is', null)
     .execute();
   return new Map(rows.map((row) => [row.id, row]));
