@@ -19,6 +19,8 @@ export interface PumpEvents {
 export interface Sink {
   /** False when the sink is full, or broken, and keeps the memory of these bytes; it then calls `onReady` or `onError`. */
   write(bytes: Buffer): boolean;
+  /** Calls back when the stream under it may be ended: nothing is gathered here any more. Not at all when it broke. */
+  end(then: () => void): void;
   onReady: () => void;
   onError: (error: Error) => void;
 }

@@ -51,13 +51,13 @@ function findBinding(): StreamBinding | undefined {
 const METHODS = ['useUserBuffer', 'readStart', 'readStop', 'writeBuffer'] as const;
 
 function handleOf(stream: Duplex): StreamHandle | undefined {
-  if (!(stream instanceof Socket) || stream instanceof TLSSocket) return undefined;
+  if (!(stream instanceof Socket)) return undefined;
   const handle = (stream as unknown as { _handle?: StreamHandle | null })._handle;
   if (!handle || !('onread' in handle)) return undefined;
   return METHODS.every((method) => typeof handle[method] === 'function') ? handle : undefined;
 }
 
-/** True when this Node has what is needed here, and the stream is a plain socket that is open. */
+/** True when this Node has what is needed here, and the stream is a socket, plain or TLS, that is open. */
 export const isRaw = (stream: Duplex): boolean => binding !== undefined && handleOf(stream) !== undefined;
 
 /** Most messages are small, and thousands of sessions idle; whoever fills a buffer gets a large one. */
@@ -71,7 +71,8 @@ const SMALL_READS = 64;
  * nothing any more, but can still be ended and destroyed.
  */
 export function rawSink(stream: Duplex): Sink {
-  return new RawSink(handleOf(stream)!);
+  const handle = handleOf(stream)!;
+  return stream instanceof TLSSocket ? new TlsSink(handle) : new RawSink(handle);
 }
 
 class RawSink implements Sink {
@@ -85,6 +86,10 @@ class RawSink implements Sink {
 
   constructor(handle: StreamHandle) {
     this.#handle = handle;
+  }
+
+  end(then: () => void): void {
+    then();
   }
 
   write(bytes: Buffer): boolean {
@@ -109,6 +114,72 @@ class RawSink implements Sink {
     };
     return request;
   }
+}
+
+/**
+ * TLS takes one write at a time, and says only in the next turn of the event loop that it is done, so what comes meanwhile
+ * is gathered. Copies what it gets.
+ */
+class TlsSink implements Sink {
+  onReady: () => void = () => undefined;
+  onError: (error: Error) => void = () => undefined;
+  readonly #handle: StreamHandle;
+  readonly #state = binding!.streamBaseState;
+  #busy = false;
+  #gathered: Buffer[] = [];
+  #gatheredBytes = 0;
+  #full = false;
+  #onEmpty: (() => void) | undefined;
+
+  constructor(handle: StreamHandle) {
+    this.#handle = handle;
+  }
+
+  write(bytes: Buffer): boolean {
+    const copy = Buffer.from(bytes);
+    if (!this.#busy) return this.#send(copy);
+    this.#gathered.push(copy);
+    this.#gatheredBytes += copy.length;
+    this.#full = this.#gatheredBytes >= LARGE_BYTES;
+    return !this.#full;
+  }
+
+  end(then: () => void): void {
+    if (this.#busy) this.#onEmpty = then;
+    else then();
+  }
+
+  #send(bytes: Buffer): boolean {
+    const request = new binding!.WriteWrap();
+    request.buffer = bytes;
+    request.oncomplete = this.#onWritten;
+    const status = this.#handle.writeBuffer(request, bytes);
+    if (status === 0) this.#busy = this.#state[binding!.kLastWriteWasAsync] !== 0;
+    else this.onError(systemError(status, 'write'));
+    return status === 0;
+  }
+
+  readonly #onWritten = (status: number): void => {
+    this.#busy = false;
+    if (status < 0) {
+      this.onError(systemError(status, 'write'));
+      return;
+    }
+    if (this.#gatheredBytes > 0) {
+      const bytes = this.#gathered.length === 1 ? this.#gathered[0]! : Buffer.concat(this.#gathered);
+      this.#gathered = [];
+      this.#gatheredBytes = 0;
+      if (!this.#send(bytes)) return;
+    }
+    if (!this.#busy) {
+      this.#onEmpty?.();
+      this.#onEmpty = undefined;
+    }
+    if (this.#full) {
+      this.#full = false;
+      this.onReady();
+    }
+  };
 }
 
 /**

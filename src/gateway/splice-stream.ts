@@ -9,6 +9,7 @@ import type { Pump, PumpEvents, Sink } from './pump.ts';
 export function streamSink(stream: Duplex, { copies }: { copies: boolean }): Sink {
   const sink: Sink = {
     write: (bytes) => !stream.writable || stream.write(copies ? Buffer.from(bytes) : bytes),
+    end: (then) => then(),
     onReady: () => undefined,
     onError: () => undefined,
   };

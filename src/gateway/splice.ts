@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import type { Pump, PumpEvents } from './pump.ts';
+import type { Pump, PumpEvents, Sink } from './pump.ts';
 import { isRaw, pumpRaw, rawSink } from './splice-raw.ts';
 import { pumpStream, streamSink } from './splice-stream.ts';
 
@@ -56,6 +56,7 @@ class Splice {
   readonly #server: Duplex;
   readonly #options: SpliceOptions;
   readonly #fromClient: Pump;
+  readonly #toClient: Sink;
   #first: Pick<SpliceEnd, 'side' | 'error'> | undefined;
   #clientEnded = false;
   #serverEnded = false;
@@ -72,12 +73,14 @@ class Splice {
       [client, options.raw && !filter && isRaw(client)],
       [server, options.raw && isRaw(server)],
     ]);
-    const pump = (source: Duplex, sink: Duplex, events: PumpEvents) => {
-      const into = raw.get(sink) ? rawSink(sink) : streamSink(sink, { copies: raw.get(source)! });
-      if (raw.get(source)) return pumpRaw(source, into, events);
-      return pumpStream(source, into, source === client ? filter : undefined, events);
+    const sinkOf = (sink: Duplex, source: Duplex) =>
+      raw.get(sink) ? rawSink(sink) : streamSink(sink, { copies: raw.get(source)! });
+    const pump = (source: Duplex, sink: Sink, events: PumpEvents) => {
+      if (raw.get(source)) return pumpRaw(source, sink, events);
+      return pumpStream(source, sink, source === client ? filter : undefined, events);
     };
-    this.#fromClient = pump(client, server, {
+    this.#toClient = sinkOf(client, server);
+    this.#fromClient = pump(client, sinkOf(server, client), {
       count: (bytes) => {
         counters.bytes_in += bytes;
       },
@@ -86,7 +89,7 @@ class Splice {
       // The server may have said why before it closed; its own end is still to be read.
       onSinkError: () => queueMicrotask(() => this.#fromClient.discard()),
     });
-    pump(server, client, {
+    pump(server, this.#toClient, {
       count: (bytes) => {
         counters.bytes_out += bytes;
       },
@@ -147,10 +150,12 @@ class Splice {
     this.#fromClient.discard();
     const { flush_timeout_ms, linger_timeout_ms } = this.#options.timeouts;
     this.#startTimer(flush_timeout_ms);
-    this.#client.end(() => {
-      if (this.#client.destroyed) return;
-      this.#startTimer(linger_timeout_ms);
-      this.#destroyIfFlushed();
+    this.#toClient.end(() => {
+      this.#client.end(() => {
+        if (this.#client.destroyed) return;
+        this.#startTimer(linger_timeout_ms);
+        this.#destroyIfFlushed();
+      });
     });
   }
 
