@@ -59,10 +59,14 @@ export function computeSpec(ctx: EngineContext, facts: EndpointFacts): ComputeSp
   };
 }
 
-/** For a server on a volume of its own that must not act: the first start of a child. */
+/**
+ * For a server on a volume of its own that must not act: the first start of a child.
+ *
+ * @param child.replays it takes no sessions before it is promoted, and so checks none of its parent's limits
+ */
 export function quietSpec(
   ctx: EngineContext,
-  child: { id: string; distribution_id: string; data_directory: string; uid: number },
+  child: { id: string; distribution_id: string; data_directory: string; uid: number; replays: boolean },
 ): ComputeSpec {
   const distribution = distributionOf(ctx, child.distribution_id);
   const range = { min_cu: 1, max_cu: 1 };
@@ -72,7 +76,7 @@ export function quietSpec(
     data_directory: child.data_directory,
     owner: volumeOwner(ctx, child),
     files: {
-      'postgresql.conf': quietConf({ major: distribution.major, range }),
+      'postgresql.conf': quietConf({ major: distribution.major, range, platform: { hot_standby: !child.replays } }),
       'pg_hba.conf': pgHba(),
       'pg_ident.conf': pgIdent(ctx.os_user),
     },

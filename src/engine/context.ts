@@ -1,3 +1,4 @@
+import type { ArchiveDriver } from '../drivers/archive/contract.ts';
 import type { ComputeDriver } from '../drivers/compute/contract.ts';
 import type { StorageDriver, VolumeRef } from '../drivers/storage/contract.ts';
 import type { Store } from '../store/connection.ts';
@@ -19,6 +20,8 @@ export interface EngineContext {
   readonly store: Store;
   readonly compute: ComputeDriver;
   readonly storage: StorageDriver;
+  /** The log of each timeline. */
+  readonly archive: ArchiveDriver;
   readonly distributions: ReadonlyMap<string, EngineDistribution>;
   /** The volume that new projects of a distribution are cloned from; made when first asked for. */
   readonly template: (distributionId: string) => Promise<VolumeRef>;

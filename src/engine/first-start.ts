@@ -1,7 +1,9 @@
 import type { TimelineId } from '../domain/ids.ts';
+import { type Lsn, parseLsn } from '../domain/lsn.ts';
 import type { ComputeRef } from '../drivers/compute/contract.ts';
 import type { VolumeRef } from '../drivers/storage/contract.ts';
 import { needsQuietStart, quietChild } from '../postgres/first-start.ts';
+import { replayedTo } from '../postgres/recovery.ts';
 import { distributionOf, quietSpec } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
 import { sessions } from './sessions.ts';
@@ -23,17 +25,27 @@ export async function prepareFirstStart(
     readonly timeline: { readonly id: TimelineId; readonly distribution_id: string };
     readonly uid: number;
     readonly volume: VolumeRef;
+    /** The log that was laid into it is replayed to here, and must reach it. */
+    readonly replay_to?: Lsn;
     readonly signal: AbortSignal;
   },
 ): Promise<void> {
-  const { timeline, uid, volume, signal } = child;
+  const { timeline, uid, volume, replay_to, signal } = child;
   const data_directory = ctx.storage.path(volume);
   const { has_scheduler: hasScheduler } = distributionOf(ctx, timeline.distribution_id);
-  if (!(await needsQuietStart(data_directory, { hasScheduler }))) return;
+  if (!replay_to && !(await needsQuietStart(data_directory, { hasScheduler }))) return;
   const ref = quietRef(ctx, timeline.id);
-  const spec = quietSpec(ctx, { id: ref.id, distribution_id: timeline.distribution_id, data_directory, uid });
+  const { distribution_id } = timeline;
+  const replays = replay_to !== undefined;
+  const spec = quietSpec(ctx, { id: ref.id, distribution_id, data_directory, uid, replays });
   await ctx.compute.ensureRunning(spec, signal);
   stopPoint('create_branch:quiet');
+  if (replay_to) {
+    await ctx.compute.ensurePromoted(ref, signal);
+    const reached = await replayedTo(data_directory);
+    // With a record missing or torn, replay ends early and the server starts all the same.
+    if (parseLsn(reached) !== parseLsn(replay_to)) throw new Error(`replay ended at ${reached}, not at ${replay_to}`);
+  }
   await quietChild(sessions(ctx, ref, signal));
   await ctx.compute.ensureStopped(ref, 'staged');
   await ctx.compute.ensureRemoved(ref);

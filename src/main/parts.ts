@@ -1,5 +1,7 @@
 import { join } from 'node:path';
 import type { Settings } from '../domain/settings.ts';
+import type { ArchiveDriver } from '../drivers/archive/contract.ts';
+import { createDirectoryArchive } from '../drivers/archive/directory/driver.ts';
 import { createProcessDriver } from '../drivers/compute/process/driver.ts';
 import { ensurePoolMounted } from '../drivers/storage/pool.ts';
 import { defaultReserveBytes, poolState } from '../drivers/storage/space.ts';
@@ -19,6 +21,11 @@ export function computeDriverOf(dataDirectory: string, logger: Log): ProcessDriv
     runDir: join(dataDirectory, 'run'),
     logger,
   });
+}
+
+/** The log of the volumes, beside them: a segment changes hands by a link. */
+export async function archiveOf(dataDirectory: string): Promise<ArchiveDriver> {
+  return createDirectoryArchive({ root: join(await resolveStorageRoot(dataDirectory), 'archive') });
 }
 
 /** The storage driver of a data directory, on its pool where there is one. */

@@ -23,7 +23,7 @@ import { type DataDirectory, openDataDirectory } from './data-directory.ts';
 import { domainResolves } from './domain-names.ts';
 import { openVault } from './master-key.ts';
 import { STORE_COMPUTE_ID, startOwnStore } from './own-store.ts';
-import { computeDriverOf, type ProcessDriver, storageOf } from './parts.ts';
+import { archiveOf, computeDriverOf, type ProcessDriver, storageOf } from './parts.ts';
 import { choosePort } from './ports.ts';
 import { StartError } from './start-error.ts';
 import { type Front, startFront } from './start-front.ts';
@@ -78,9 +78,10 @@ export async function startCoppice(
   const roles = new Set(settings.roles);
   const foundation = await layFoundation(settings, { logger, progress }, undo);
   const context = await actionContext(foundation);
-  const storage = await storageOf(foundation.directory.path, settings);
+  const { driver: storage, ...chosen } = await storageOf(foundation.directory.path, settings);
+  const archive = await archiveOf(foundation.directory.path);
   let listener: ChangeListener | undefined;
-  const engineContext = engineContextOf(foundation, storage, async () => listener?.caughtUp());
+  const engineContext = engineContextOf(foundation, { storage, archive }, async () => listener?.caughtUp());
   undo.defer(() => (settings.keep_computes ? Promise.resolve() : stopComputes(engineContext)));
 
   let engine: Engine | undefined;
@@ -110,7 +111,7 @@ export async function startCoppice(
     data_directory: foundation.directory.path,
     api_url: front.api_url,
     gateway_address: front.gateway_address,
-    storage,
+    storage: { driver: storage, ...chosen },
     isolated_users: foundation.driver.capabilities.isolated_users,
     limits_enforced: foundation.driver.capabilities.limits_enforced,
     domain_resolves: context.installation.domain_resolves,
@@ -183,7 +184,7 @@ async function actionContext({ settings, distributions, intent }: Foundation): P
 
 function engineContextOf(
   foundation: Foundation,
-  { driver: storage }: ChosenStorage,
+  { storage, archive }: Pick<EngineContext, 'storage' | 'archive'>,
   caughtUp: () => Promise<void>,
 ): EngineContext {
   const { driver, distributions, intent, observed, logger } = foundation;
@@ -193,6 +194,7 @@ function engineContextOf(
     store: observed.store,
     compute: driver,
     storage,
+    archive,
     distributions: new Map(
       distributions.map(({ id, root, major, share }) => {
         const has_scheduler = existsSync(join(share, 'extension', 'pg_cron.control'));

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { readdir, rm, truncate, unlink } from 'node:fs/promises';
+import { readdir, rm, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Lsn, parseLsn } from '../domain/lsn.ts';
 import { parseControlFile } from './control-file.ts';
 import { copyPlainFile, inDirectory, readPlainFile, writeNewFile } from './plain-files.ts';
+import { endSegmentAt } from './recovery.ts';
 import type { OpenSession, Session } from './session.ts';
 import { walSegmentNames } from './wal-segment.ts';
 
@@ -168,8 +169,6 @@ async function bringWal(from: string, to: string, end: BackupEnd): Promise<void>
       throw new Error(`WAL segment ${name} was removed while its server was cloned; clone it again`, { cause: error });
     });
   }
-  // Transactions that ended between the stop and the switch lie behind it. WAL ends where zeros begin.
-  const last = join(to, names.at(-1)!);
-  await truncate(last, Number((stop - 1n) % BigInt(wal_segment_bytes)) + 1);
-  await truncate(last, wal_segment_bytes);
+  // Transactions that ended between the stop and the switch lie behind it.
+  await endSegmentAt(join(to, names.at(-1)!), stop, wal_segment_bytes);
 }

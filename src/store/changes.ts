@@ -32,7 +32,7 @@ export async function listenForChanges(
   let closed = false;
   let timer: NodeJS.Timeout | undefined;
 
-  const open = async () => {
+  const open = async (): Promise<void> => {
     const next = new pg.Client({ ...connection, application_name: 'coppice listen', keepAlive: true });
     const lost = () => {
       if (client !== next) return;
@@ -49,6 +49,8 @@ export async function listenForChanges(
     });
     await next.connect();
     await next.query('listen coppice');
+    // It was closed while this was opened: `close` did not know of it.
+    if (closed) return next.end();
     client = next;
   };
   const reopen = () => {

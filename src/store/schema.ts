@@ -98,6 +98,32 @@ export interface TimelinesTable {
   unshared_size_bytes: number | null;
   measured_at: OptionalTime;
   purged_at: OptionalTime;
+  birth_lsn: string | null;
+  birth_at: OptionalTime;
+  head_lsn: string | null;
+  head_at: OptionalTime;
+}
+
+export interface TimelineSnapshotsTable {
+  id: string;
+  timeline_id: string;
+  kind: 'birth' | 'suspend' | 'running';
+  created_at: Time;
+  deleted_at: OptionalTime;
+  volume: OptionalJson<{ driver: string; id: string }>;
+  lsn: string | null;
+  taken_at: OptionalTime;
+  purged_at: OptionalTime;
+}
+
+export interface HistoryDamagesTable {
+  id: Big;
+  timeline_id: string;
+  kind: 'missing_segment' | 'wrong_header' | 'wrong_checksum' | 'missing_snapshot';
+  object: string;
+  detail: string;
+  found_at: Time;
+  resolved_at: OptionalTime;
 }
 
 export interface BranchesTable {
@@ -119,6 +145,38 @@ export interface BranchesTable {
   ttl_interval_seconds: number | null;
   deleted_at: OptionalTime;
   config_generation: Big;
+  last_reset_at: OptionalTime;
+  previous_timeline_id: string | null;
+  restore_status: 'restored' | 'finalized' | 'detaching' | null;
+  restored_from: string | null;
+  restored_as: string | null;
+}
+
+export interface SnapshotsTable {
+  id: string;
+  project_id: string;
+  source_branch_id: string;
+  timeline_id: string;
+  name: string;
+  lsn: string | null;
+  timestamp: OptionalTime;
+  manual: Generated<boolean>;
+  created_by: string | null;
+  created_at: Time;
+  expires_at: OptionalTime;
+  deleted_at: OptionalTime;
+}
+
+export interface BackupSchedulesTable {
+  id: Big;
+  branch_id: string;
+  frequency: 'hourly' | 'daily' | 'weekly' | 'monthly' | 'yearly';
+  hour: number | null;
+  day: number | null;
+  month: number | null;
+  retention_seconds: number | null;
+  created_at: Time;
+  last_due_at: OptionalTime;
 }
 
 export interface EndpointsTable {
@@ -147,6 +205,10 @@ export interface EndpointsTable {
   last_active_at: OptionalTime;
   crashes: Generated<number>;
   removed_at: OptionalTime;
+  replica_volume: OptionalJson<{ driver: string; id: string }>;
+  replica_timeline_id: string | null;
+  replica_lag_bytes: number | null;
+  replica_lag_seconds: number | null;
 }
 
 export interface RolesTable {
@@ -240,7 +302,11 @@ export interface Schema {
   projects: ProjectsTable;
   api_keys: ApiKeysTable;
   timelines: TimelinesTable;
+  timeline_snapshots: TimelineSnapshotsTable;
+  history_damages: HistoryDamagesTable;
   branches: BranchesTable;
+  snapshots: SnapshotsTable;
+  backup_schedules: BackupSchedulesTable;
   endpoints: EndpointsTable;
   roles: RolesTable;
   databases: DatabasesTable;
@@ -256,6 +322,7 @@ export type OrganizationRow = Selectable<OrganizationsTable>;
 export type ProjectRow = Selectable<ProjectsTable>;
 export type ApiKeyRow = Selectable<ApiKeysTable>;
 export type TimelineRow = Selectable<TimelinesTable>;
+export type TimelineSnapshotRow = Selectable<TimelineSnapshotsTable>;
 export type BranchRow = Selectable<BranchesTable>;
 export type EndpointRow = Selectable<EndpointsTable>;
 export type RoleRow = Selectable<RolesTable>;

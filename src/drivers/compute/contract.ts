@@ -65,6 +65,11 @@ export interface ComputeDriver {
   ensureRunning(spec: ComputeSpec, signal?: AbortSignal): Promise<ComputeRef>;
   /** No process of it is left. */
   ensureStopped(ref: ComputeRef, mode: StopMode): Promise<void>;
+  /**
+   * A server that recovers as a standby has ended that at the end of its log, and accepts connections. One that does
+   * already is left alone. Without a signal it waits a minute.
+   */
+  ensurePromoted(ref: ComputeRef, signal?: AbortSignal): Promise<void>;
   /** Limits are those of `size`; no restart. */
   ensureResized(ref: ComputeRef, size: ComputeUnits): Promise<void>;
   /** Files are written and the running server has read them (SIGHUP); what needs a restart waits for one. */

@@ -22,6 +22,7 @@ import { findRunning, type Host, type ProcessDriverLogger, scan } from './host.t
 import { computeLayout, type DriverDirectories } from './layout.ts';
 import { applySize } from './limits.ts';
 import { startSeconds, worksIn } from './processes.ts';
+import { promote } from './promote.ts';
 import { readRecord, writeRecord } from './record.ts';
 import { reload } from './reload.ts';
 import { findServer } from './server.ts';
@@ -96,6 +97,19 @@ class Processes implements ProcessDriver {
   async ensureStopped({ id }: ComputeRef, mode: StopMode): Promise<void> {
     const layout = computeLayout(this.#host.directories, id);
     await this.#turns.take(id, () => bringDown(this.#host, layout, mode));
+  }
+
+  async ensurePromoted({ id }: ComputeRef, signal = AbortSignal.timeout(START_TIMEOUT_MS)): Promise<void> {
+    const layout = computeLayout(this.#host.directories, id);
+    const log_offset = logSize(layout.log);
+    await this.#turns.take(id, async () => {
+      const record = readRecord(layout.record);
+      const server = record && findServer(layout, record);
+      if (!server) throw new Error(`compute ${id} does not run`);
+      await promote(server, record, signal).catch((error) => {
+        throw startError(layout, log_offset, error);
+      });
+    });
   }
 
   async ensureResized({ id }: ComputeRef, size: ComputeUnits): Promise<void> {

@@ -1,0 +1,80 @@
+import { readdir, rm, truncate, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Lsn, parseLsn } from '../domain/lsn.ts';
+import { readControlFile } from './control-file.ts';
+import { inDirectory, readPlainFile, writeNewFile } from './plain-files.ts';
+import { walSegmentNames } from './wal-segment.ts';
+
+/** Where a server that is started on a data directory begins to replay. */
+export interface RecoveryStart {
+  readonly redo_lsn: Lsn;
+  /** Postgres's own, which counts promotions. */
+  readonly pg_timeline: number;
+  readonly wal_segment_bytes: number;
+}
+
+const LABEL_BYTES = 64 * 1024;
+const HISTORY_BYTES = 1024 * 1024;
+
+/** Of a stopped server's directory, or of a copy of one that was in backup mode. */
+export async function recoveryStart(dataDirectory: string): Promise<RecoveryStart> {
+  const { redoLsn, timeline, walSegmentBytes } = await readControlFile(dataDirectory);
+  const control = { redo_lsn: redoLsn, pg_timeline: timeline, wal_segment_bytes: walSegmentBytes };
+  const label = await inDirectory(dataDirectory, (directory) =>
+    readPlainFile(join(directory, 'backup_label'), LABEL_BYTES).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error;
+      return undefined;
+    }),
+  );
+  const [, redo_lsn] = (label && /^START WAL LOCATION: (\S+) /m.exec(label.toString())) || [];
+  return redo_lsn ? { ...control, redo_lsn } : control;
+}
+
+/**
+ * Readies a copy of a data directory to be replayed to a cut and no further: its log is that from where replay starts up
+ * to the cut, with zeros behind, where Postgres sees the end. Neither a recovery target (it fails behind the last commit,
+ * or replays one too many) nor `restore_command` (a process for each segment) is used. Safe to run twice.
+ *
+ * @param put puts the segment of that name into the directory given, as a file that may be changed
+ */
+export async function layLog(
+  dataDirectory: string,
+  cut: Lsn,
+  put: (name: string, directory: string) => Promise<void>,
+): Promise<void> {
+  const { redo_lsn, pg_timeline, wal_segment_bytes } = await recoveryStart(dataDirectory);
+  const end = parseLsn(cut);
+  if (end < parseLsn(redo_lsn)) throw new Error(`replay starts at ${redo_lsn}, behind the point ${cut}`);
+  await inDirectory(dataDirectory, async (directory) => {
+    await inDirectory(join(directory, 'pg_wal'), async (wal) => {
+      for (const entry of await readdir(wal, { withFileTypes: true })) {
+        if (!entry.isDirectory()) await unlink(join(wal, entry.name));
+      }
+      const names = walSegmentNames(pg_timeline, parseLsn(redo_lsn), end, wal_segment_bytes);
+      for (const name of names) await put(name, wal);
+      await endSegmentAt(join(wal, names.at(-1)!), end, wal_segment_bytes);
+    });
+    await rm(join(directory, 'standby.signal'), { force: true });
+    await writeNewFile(join(directory, 'standby.signal'), '');
+  });
+}
+
+/** The log ends where zeros begin. */
+export async function endSegmentAt(path: string, position: bigint, wal_segment_bytes: number): Promise<void> {
+  await truncate(path, Number((position - 1n) % BigInt(wal_segment_bytes)) + 1);
+  await truncate(path, wal_segment_bytes);
+}
+
+/**
+ * Where the replay of a data directory ended that was promoted since: the last line of the history file that the
+ * promotion wrote.
+ */
+export async function replayedTo(dataDirectory: string): Promise<Lsn> {
+  const { timeline } = await readControlFile(dataDirectory);
+  const name = `${timeline.toString(16).toUpperCase().padStart(8, '0')}.history`;
+  const text = await inDirectory(join(dataDirectory, 'pg_wal'), (wal) => readPlainFile(join(wal, name), HISTORY_BYTES));
+  const [, lsn] = /^\d+\t(\S+)/.exec(text.toString().trim().split('\n').at(-1) ?? '') ?? [];
+  if (!lsn) throw new Error(`${name} does not tell where its Postgres timeline begins`);
+  parseLsn(lsn);
+  return lsn;
+}

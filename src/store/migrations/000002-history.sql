@@ -1,0 +1,86 @@
+-- The past of branches. A timeline's history is its snapshots, and the write-ahead log between and after them.
+
+alter table timelines
+  -- observed: where its history begins (the consistent end of what it was made from), and how far it was last seen to reach
+  add column birth_lsn text,
+  add column birth_at timestamptz,
+  add column head_lsn text,
+  add column head_at timestamptz;
+
+-- Frozen copies of a timeline's volume that the engine makes, to replay from. The row comes first, so that a copy whose
+-- making was interrupted is known and removed.
+create table timeline_snapshots (
+  id uuid primary key,
+  timeline_id uuid not null references timelines,
+  kind text not null check (kind in ('birth', 'suspend', 'running')),
+  created_at timestamptz not null default clock_timestamp(),
+  deleted_at timestamptz,
+  -- observed: everything before lsn is in it, and no commit of it is later than taken_at
+  volume jsonb,
+  lsn text,
+  taken_at timestamptz,
+  purged_at timestamptz
+);
+create index timeline_snapshots_timeline_id_idx on timeline_snapshots (timeline_id, taken_at) where purged_at is null;
+
+-- What is wrong with a history, until it is mended or out of the window.
+create table history_damages (
+  id bigint generated always as identity primary key,
+  timeline_id uuid not null references timelines,
+  -- missing_segment, wrong_header, wrong_checksum, missing_snapshot
+  kind text not null,
+  -- the segment's or the snapshot's name
+  object text not null,
+  detail text not null,
+  found_at timestamptz not null default clock_timestamp(),
+  resolved_at timestamptz
+);
+create unique index history_damages_open_key on history_damages (timeline_id, kind, object) where resolved_at is null;
+
+alter table branches
+  add column last_reset_at timestamptz,
+  -- While a restore makes the timeline that the branch points at already: the one it had, to which it returns if that fails.
+  add column previous_timeline_id uuid references timelines,
+  -- How a branch that was made from a snapshot came to be.
+  add column restore_status text check (restore_status in ('restored', 'finalized', 'detaching')),
+  add column restored_from text,
+  add column restored_as text references branches;
+
+-- Snapshots of the API. Each has a timeline of its own, which no branch points at and no compute runs on.
+create table snapshots (
+  id text primary key,
+  project_id text not null references projects,
+  source_branch_id text not null references branches,
+  timeline_id uuid not null references timelines,
+  name text not null,
+  lsn text,
+  "timestamp" timestamptz,
+  manual boolean not null default true,
+  created_by uuid references users,
+  created_at timestamptz not null default now(),
+  expires_at timestamptz,
+  deleted_at timestamptz
+);
+create index snapshots_project_id_idx on snapshots (project_id) where deleted_at is null;
+create index snapshots_expires_at_idx on snapshots (expires_at) where deleted_at is null;
+
+create table backup_schedules (
+  id bigint generated always as identity primary key,
+  branch_id text not null references branches,
+  frequency text not null check (frequency in ('hourly', 'daily', 'weekly', 'monthly', 'yearly')),
+  hour integer,
+  day integer,
+  month integer,
+  retention_seconds integer,
+  created_at timestamptz not null default now(),
+  -- The time of the schedule that was last served, whether or not it was on time.
+  last_due_at timestamptz
+);
+create index backup_schedules_branch_id_idx on backup_schedules (branch_id);
+
+alter table endpoints
+  -- observed, of read replicas: the volume that the standby runs on, what it was cloned from, and how far it is behind
+  add column replica_volume jsonb,
+  add column replica_timeline_id uuid references timelines,
+  add column replica_lag_bytes bigint,
+  add column replica_lag_seconds double precision;
