@@ -11,7 +11,7 @@ const FILE_BYTES_MAX = 64 * 1024 * 1024;
 const MODE = 0o440;
 
 /** A file that lies in a directory where a customer can put anything. */
-export class RefusedFile extends Error {}
+class RefusedFile extends Error {}
 
 export const sha256Of = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
@@ -26,7 +26,7 @@ async function openPlain(path: string): Promise<FileHandle> {
 }
 
 /** Reads a file that its writer may still be changing: the bytes that were there, of a size that is bounded. */
-export async function readBounded(handle: FileHandle): Promise<Buffer> {
+async function readBounded(handle: FileHandle): Promise<Buffer> {
   const { size } = await handle.stat();
   if (size > FILE_BYTES_MAX) throw new RefusedFile(`it has ${size} bytes, more than a segment may have`);
   const bytes = Buffer.alloc(size);
