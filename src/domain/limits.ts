@@ -15,6 +15,11 @@ export const LIMITS = {
   /** Computes that one call may make with a branch. */
   endpoints_per_call: 10,
   branch_expiry_seconds_max: 30 * 86_400,
+  snapshots_per_project: 1000,
+  backup_schedule_items: 20,
+  /** Public API: the shortest time for which a scheduled snapshot is kept. */
+  snapshot_retention_seconds_min: 3600,
+  snapshot_retention_seconds_max: 10 * 366 * 86_400,
   request_body_bytes: 1024 * 1024,
   /** From the first byte of an HTTP request to its last. */
   request_timeout_ms: 30_000,
@@ -56,6 +61,9 @@ export const LIMITS = {
   /** and then so long to close its side. */
   linger_timeout_ms: 2_000,
   certificates_cached: 1000,
+  /** Keys made for names that clients ask for; beyond, they are shown the default certificate. */
+  certificates_minted_per_second: 20,
+  certificates_minted_burst: 200,
   certificate_check_interval_ms: 60_000,
   compute_log_bytes: 10 * 1024 * 1024,
   compute_log_files: 3,

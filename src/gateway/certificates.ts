@@ -46,8 +46,12 @@ export async function localCertificates({
     return entry;
   }
 
+  const budget = mintBudget();
+
   function forName(servername: string | undefined): Promise<ServedCertificate> {
-    const name = hostLabel(servername, domain) === undefined ? '' : servername!.toLowerCase().replace(/\.$/, '');
+    const asked = hostLabel(servername, domain) === undefined ? '' : servername!.toLowerCase().replace(/\.$/, '');
+    // Names cost a key each, and anybody can make them up.
+    const name = asked === '' || cache.has(asked) || budget.take() ? asked : '';
     const known = cache.get(name);
     const entry = known && known.renew_at > Date.now() ? known : mint(name);
     cache.delete(name);
@@ -58,6 +62,23 @@ export async function localCertificates({
 
   await forName(undefined);
   return { authority_pem: authority.certificate_pem, forName };
+}
+
+/** A token for each key that may be made now. */
+function mintBudget(): { take(): boolean } {
+  const { certificates_minted_per_second: rate, certificates_minted_burst: burst } = LIMITS;
+  let tokens: number = burst;
+  let filled_at = Date.now();
+  return {
+    take() {
+      const now = Date.now();
+      tokens = Math.min(burst, tokens + (Math.max(0, now - filled_at) / 1000) * rate);
+      filled_at = now;
+      if (tokens < 1) return false;
+      tokens -= 1;
+      return true;
+    },
+  };
 }
 
 /** The operator's own certificate and key, for every name. A renewed pair of files is noticed within a minute. */
