@@ -63,8 +63,8 @@ describe('a pool in a file', { skip: cannotMount }, () => {
 
   test('is created once, with room for it, and not over volumes that it would hide', async () => {
     const create = (size_bytes: number, image?: string) => createPool({ data_directory, size_bytes, image });
-    await assert.rejects(create(1024), /needs at least 314572800 bytes; 1024 is too small/);
-    await assert.rejects(create(1024 ** 5), /bytes free; a pool of 1125899906842624 bytes needs/);
+    await assert.rejects(create(1024), /needs at least 300 MiB; 1024 bytes is too small/);
+    await assert.rejects(create(1024 ** 5), /free; a pool of 1048576.0 GiB needs/);
     assert.equal(await poolStatus(data_directory), undefined);
     const volumes = join(data_directory, 'storage', 'volumes');
     mkdirSync(join(volumes, 'a'), { recursive: true });

@@ -27,7 +27,7 @@ export async function createPool({ data_directory, size_bytes, image }: PoolOpti
   const paths = poolPaths(data_directory);
   const file = resolve(image ?? paths.image);
   if (!(size_bytes >= SIZE_BYTES_MIN)) {
-    throw new PoolError(`a pool needs at least ${SIZE_BYTES_MIN} bytes; ${size_bytes} is too small`);
+    throw new PoolError(`a pool needs at least ${inUnits(SIZE_BYTES_MIN)}; ${inUnits(size_bytes)} is too small`);
   }
   for (const path of [paths.image, file]) {
     if (await exists(path)) throw new PoolError(`there is a pool already: ${path}`);
@@ -79,7 +79,7 @@ async function refuseFullDisk(directory: string, size_bytes: number): Promise<vo
   const free_bytes = bavail * bsize;
   if (free_bytes < size_bytes + MARGIN_BYTES) {
     throw new PoolError(
-      `${directory} has ${free_bytes} bytes free; a pool of ${size_bytes} bytes needs ${size_bytes + MARGIN_BYTES}`,
+      `${directory} has ${inUnits(free_bytes)} free; a pool of ${inUnits(size_bytes)} needs ${inUnits(size_bytes + MARGIN_BYTES)}`,
     );
   }
 }
@@ -101,4 +101,10 @@ async function exists(path: string): Promise<boolean> {
       throw error;
     },
   );
+}
+
+/** For people. */
+function inUnits(bytes: number): string {
+  if (bytes < 1024 ** 2) return `${bytes} bytes`;
+  return bytes < 1024 ** 3 ? `${Math.floor(bytes / 1024 ** 2)} MiB` : `${(bytes / 1024 ** 3).toFixed(1)} GiB`;
 }
