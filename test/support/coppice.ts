@@ -60,9 +60,13 @@ export async function makeDataDirectory(): Promise<string> {
 export async function startCoppice(options: CoppiceOptions = {}): Promise<TestCoppice> {
   const data_directory = options.data_directory ?? (await makeDataDirectory());
   const { child, output } = spawnCoppice({ ...options, data_directory });
-  await until(() => output().includes('Coppice is ready') || child.exitCode !== null || child.signalCode !== null, {
+  const ended = () => child.exitCode !== null || child.signalCode !== null;
+  await until(() => output().includes('Coppice is ready') || ended(), {
     what: 'Coppice to be ready',
     timeout_ms: START_TIMEOUT_MS,
+  }).catch((error) => {
+    child.kill('SIGKILL');
+    throw error;
   });
   assert.equal(child.exitCode ?? child.signalCode, null, `Coppice did not start:\n${output()}`);
   const api_port = Number(/API +http:\/\/[^:]+:(\d+)/.exec(output())![1]);
