@@ -23,9 +23,11 @@ export interface Certificates {
 export async function localCertificates({
   directory,
   domain,
+  minted_burst = LIMITS.certificates_minted_burst,
 }: {
   directory: string;
   domain: string;
+  minted_burst?: number;
 }): Promise<Certificates & { readonly authority_pem: string }> {
   const authority = await openCertificateAuthority(directory);
   const defaultNames = [...new Set([domain, 'localhost', '127.0.0.1', '::1'])];
@@ -46,7 +48,7 @@ export async function localCertificates({
     return entry;
   }
 
-  const budget = mintBudget();
+  const budget = mintBudget(minted_burst);
 
   function forName(servername: string | undefined): Promise<ServedCertificate> {
     const asked = hostLabel(servername, domain) === undefined ? '' : servername!.toLowerCase().replace(/\.$/, '');
@@ -65,9 +67,9 @@ export async function localCertificates({
 }
 
 /** A token for each key that may be made now. */
-function mintBudget(): { take(): boolean } {
-  const { certificates_minted_per_second: rate, certificates_minted_burst: burst } = LIMITS;
-  let tokens: number = burst;
+function mintBudget(burst: number): { take(): boolean } {
+  const rate = LIMITS.certificates_minted_per_second;
+  let tokens = burst;
   let filled_at = Date.now();
   return {
     take() {

@@ -88,8 +88,19 @@ describe('local certificates', () => {
     }
   });
 
+  it('are the default one for more new names than keys may be made for', async () => {
+    const certificates = await localCertificates({ directory: newDirectory(), domain: 'db.test', minted_burst: 2 });
+    const ordinary = await certificates.forName(undefined);
+    const first = await certificates.forName('ep-0.db.test');
+    assert.notEqual(first, ordinary);
+    const others = await Promise.all(Array.from({ length: 50 }, (_, n) => certificates.forName(`ep-${n + 1}.db.test`)));
+    assert.ok(others.filter((served) => served === ordinary).length > 10);
+    assert.equal(await certificates.forName('ep-0.db.test'), first, 'known names are served as before');
+  });
+
   it('are forgotten, the longest unused first, beyond a bound', async () => {
-    const certificates = await localCertificates({ directory: newDirectory(), domain: 'db.test' });
+    const directory = newDirectory();
+    const certificates = await localCertificates({ directory, domain: 'db.test', minted_burst: 10_000 });
     const first = await certificates.forName('ep-first.db.test');
     const kept = await certificates.forName('ep-kept.db.test');
     for (let index = 0; index < 998; index++) {
