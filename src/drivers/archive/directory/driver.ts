@@ -1,4 +1,4 @@
-import { chmod, chown, lchown, lstat, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, chown, lstat, mkdir, opendir, readdir, rename, rm, stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   type ArchiveDriver,
@@ -9,12 +9,16 @@ import {
   type TakenIn,
 } from '../contract.ts';
 import { archiveCommand } from './archive-command.ts';
-import { archivePaths, groupOf, isArchivable } from './layout.ts';
-import { appendSums, dropSums, readSums, type SumsEntry, syncDirectory } from './sums.ts';
-import { giveCopy, sha256Of, takeCopyOf, takeFile } from './take.ts';
+import { type ArchivePaths, archivePaths, groupOf, isArchivable, isTimeline, isUnfinished } from './layout.ts';
+import { removeTree } from './remove-tree.ts';
+import { appendSums, dropSums, readAllSums, readSums, type SumsEntry, syncDirectory } from './sums.ts';
+import { copyBeside, giveCopy, RefusedFile, readOwn, sha256Of, takeFile } from './take.ts';
 
 /** So many files are taken in at a time; the rest waits for the next call. */
 const TAKE_MAX = 1_000;
+const NAMES_MAX = 10_000;
+/** Files that are kept because something is wrong with them, each with its reason. */
+const REFUSED_MAX = 64;
 
 /** An archive on the same file system as the volumes, so that a segment is taken in without copying it. */
 export function createDirectoryArchive({ root }: { readonly root: string }): ArchiveDriver {
@@ -33,6 +37,9 @@ class DirectoryArchive implements ArchiveDriver {
 
   async ensureReady(timelineId: string, writer?: ArchiveWriter): Promise<void> {
     const { timeline, incoming, log, refused } = archivePaths(this.#root, timelineId);
+    const there = await stat(incoming).catch(ignoreAbsent);
+    // It is made last.
+    if (there && (!writer || (there.uid === writer.uid && there.gid === writer.gid))) return;
     // Passable, since the server must reach its own directory below.
     for (const path of [this.#root, timeline]) {
       await mkdir(path, { recursive: true, mode: 0o711 });
@@ -41,6 +48,8 @@ class DirectoryArchive implements ArchiveDriver {
     for (const path of [log, refused]) await mkdir(path, { recursive: true, mode: 0o700 });
     await mkdir(incoming, { recursive: true, mode: 0o700 });
     if (writer) await chown(incoming, writer.uid, writer.gid);
+    await syncDirectory(timeline);
+    await syncDirectory(this.#root);
   }
 
   archiveCommand(timelineId: string): string {
@@ -50,28 +59,32 @@ class DirectoryArchive implements ArchiveDriver {
   takeIn(timelineId: string, check: CheckSegment): Promise<TakenIn> {
     return this.#inTurn(timelineId, async () => {
       const paths = archivePaths(this.#root, timelineId);
-      const names = (await readdir(paths.incoming).catch(ignoreAbsent)) ?? [];
-      const taken: SumsEntry[] = [];
+      const { files, strange } = await listIncoming(paths.incoming);
+      for (const name of strange) await removeTree(join(paths.incoming, name));
+      const taken: ArchivedFile[] = [];
       const refused: { name: string; reason: string }[] = [];
+      if (files.length === 0) return { taken, refused };
       const writer = await writerOf(paths.incoming);
-      for (const [group, members] of byGroup(names.filter(isArchivable).sort().slice(0, TAKE_MAX))) {
+      for (const [group, names] of byGroup(files)) {
         const directory = join(paths.log, group);
         await mkdir(directory, { recursive: true, mode: 0o700 });
         const known = await readSums(directory);
         const entries: SumsEntry[] = [];
-        for (const name of members) {
-          const place = { incoming: paths.incoming, group: directory, name };
+        for (const name of names) {
+          const file = { incoming: paths.incoming, group: directory, name, writer, known: known.get(name) };
           try {
-            entries.push(await takeFile(place, writer, known.get(name), (bytes) => check(name, bytes)));
+            const entry = await takeFile({ ...file, check: (bytes) => check(name, bytes) });
+            if (entry) entries.push(entry);
           } catch (error) {
-            if ((error as NodeJS.ErrnoException).code) throw error;
-            refused.push({ name, reason: (error as Error).message });
-            await setAside(paths, name, (error as Error).message);
+            if (!(error instanceof RefusedFile)) throw error;
+            refused.push({ name, reason: error.message });
+            await setAside(paths, name, error);
           }
         }
         await appendSums(directory, entries);
         await syncDirectory(paths.log);
-        for (const { name } of entries) await rm(join(paths.incoming, name), { force: true });
+        // Whatever has come to be there instead is seen next time.
+        for (const { name } of entries) await unlink(join(paths.incoming, name)).catch(() => undefined);
         taken.push(...entries);
       }
       return { taken, refused };
@@ -82,9 +95,13 @@ class DirectoryArchive implements ArchiveDriver {
     return this.#inTurn(timelineId, async () => {
       const { log, incoming } = archivePaths(this.#root, timelineId);
       const group = join(log, groupOf(name));
+      const known = (await readSums(group)).get(name);
+      if (known && !known.copy && (await lstat(join(group, name)).catch(ignoreAbsent))) return known;
       await mkdir(group, { recursive: true, mode: 0o700 });
-      const entry = await takeCopyOf(path, { group, name }, await writerOf(incoming));
+      const { entry, place } = await copyBeside(path, { group, name, writer: await writerOf(incoming) });
       await appendSums(group, [entry]);
+      await place();
+      await syncDirectory(group);
       await syncDirectory(log);
       return entry;
     });
@@ -100,26 +117,35 @@ class DirectoryArchive implements ArchiveDriver {
   }
 
   async read(timelineId: string, name: string): Promise<Buffer> {
+    try {
+      return await this.#read(timelineId, name);
+    } catch (error) {
+      if (!(error instanceof ArchiveError)) throw error;
+      // Perhaps it was just being replaced; in its turn nothing is.
+      return this.#inTurn(timelineId, () => this.#read(timelineId, name));
+    }
+  }
+
+  async #read(timelineId: string, name: string): Promise<Buffer> {
     const group = join(archivePaths(this.#root, timelineId).log, groupOf(name));
-    const entry = (await readSums(group)).get(name);
-    const bytes = await readFile(join(group, name)).catch(ignoreAbsent);
-    if (!entry || !bytes) {
+    const entries = (await readAllSums(group)).get(name) ?? [];
+    for (const entry of entries.toReversed()) {
+      const bytes = await readOwn(join(group, name), entry).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ENOENT') throw error;
+        throw new ArchiveError('missing', name, `${name} of timeline ${timelineId} is no longer in the archive`);
+      });
+      if (bytes && sha256Of(bytes) === entry.sha256) return bytes;
+    }
+    if (entries.length === 0) {
       throw new ArchiveError('missing', name, `${name} of timeline ${timelineId} is not in the archive`);
     }
-    if (sha256Of(bytes) !== entry.sha256) {
-      const message = `${name} of timeline ${timelineId} does not have the checksum that it had when it was archived`;
-      throw new ArchiveError('checksum', name, message);
-    }
-    return bytes;
+    const message = `${name} of timeline ${timelineId} does not have the checksum that it had when it was archived`;
+    throw new ArchiveError('checksum', name, message);
   }
 
   async copyTo(timelineId: string, name: string, directory: string): Promise<void> {
-    await this.read(timelineId, name);
-    const to = join(directory, name);
-    await giveCopy(join(archivePaths(this.#root, timelineId).log, groupOf(name), name), to);
-    if (process.getuid?.() !== 0) return;
-    const { uid, gid } = await stat(directory);
-    await lchown(to, uid, gid);
+    const bytes = await this.read(timelineId, name);
+    await giveCopy(join(archivePaths(this.#root, timelineId).log, groupOf(name), name), bytes, directory, name);
   }
 
   ensureRemoved(timelineId: string, names: readonly string[]): Promise<void> {
@@ -132,21 +158,18 @@ class DirectoryArchive implements ArchiveDriver {
         await dropSums(directory, new Set(members));
         for (const name of members) await rm(join(directory, name), { force: true });
         const left = await readdir(directory);
-        if (left.every((name) => name === 'sums') && (await readSums(directory)).size === 0) {
-          await rm(directory, { recursive: true, force: true });
-        }
+        // A file that is there and not on the list is about to be noted, by whoever takes it in the next time.
+        if (!left.some(isArchivable)) await rm(directory, { recursive: true, force: true });
       }
     });
   }
 
   ensureDeleted(timelineId: string): Promise<void> {
-    return this.#inTurn(timelineId, () =>
-      rm(archivePaths(this.#root, timelineId).timeline, { recursive: true, force: true }),
-    );
+    return this.#inTurn(timelineId, () => removeTree(archivePaths(this.#root, timelineId).timeline));
   }
 
   async timelines(): Promise<string[]> {
-    return (await readdir(this.#root).catch(ignoreAbsent)) ?? [];
+    return ((await readdir(this.#root).catch(ignoreAbsent)) ?? []).filter(isTimeline);
   }
 
   async #inTurn<T>(timelineId: string, body: () => Promise<T>): Promise<T> {
@@ -173,15 +196,31 @@ function byGroup(names: readonly string[]): Map<string, string[]> {
   return Map.groupBy(names, groupOf);
 }
 
-/** Kept for whoever looks into it, out of the way of the next one of that name. */
+/** So many names, of whatever a customer may have put there: segments to take, and what nobody needs. */
+async function listIncoming(incoming: string): Promise<{ files: string[]; strange: string[] }> {
+  const files: string[] = [];
+  const strange: string[] = [];
+  const directory = await opendir(incoming).catch(ignoreAbsent);
+  if (!directory) return { files, strange };
+  let seen = 0;
+  for await (const { name } of directory) {
+    if (isArchivable(name)) files.push(name);
+    else if (!isUnfinished(name)) strange.push(name);
+    if (files.length + strange.length >= TAKE_MAX || ++seen >= NAMES_MAX) break;
+  }
+  return { files: files.sort(), strange };
+}
+
+/** Kept for whoever looks into it, out of the way of the next one of that name; or removed where there is nothing to see. */
 async function setAside(
-  { incoming, refused }: { incoming: string; refused: string },
+  { incoming, refused }: ArchivePaths,
   name: string,
-  reason: string,
+  { message, keep }: RefusedFile,
 ): Promise<void> {
-  await rm(join(refused, name), { recursive: true, force: true });
-  await rename(join(incoming, name), join(refused, name));
-  await writeFile(join(refused, `${name}.reason`), `${reason}\n`);
+  if (!keep || (await readdir(refused)).length >= REFUSED_MAX) return removeTree(join(incoming, name));
+  await removeTree(join(refused, name));
+  await rename(join(incoming, name), join(refused, name)).catch(ignoreAbsent);
+  await writeFile(join(refused, `${name}.reason`), `${message}\n`);
 }
 
 function ignoreAbsent(error: NodeJS.ErrnoException): undefined {

@@ -15,9 +15,11 @@ export interface ArchivePaths {
   readonly refused: string;
 }
 
+export const isTimeline = (name: string): boolean => TIMELINE.test(name);
+
 /** Throws on an id that could mean another path. */
 export function archivePaths(root: string, timelineId: string): ArchivePaths {
-  if (!TIMELINE.test(timelineId)) throw new Error(`${JSON.stringify(timelineId)} is not a timeline's id`);
+  if (!isTimeline(timelineId)) throw new Error(`${JSON.stringify(timelineId)} is not a timeline's id`);
   const timeline = join(root, timelineId);
   return {
     timeline,
@@ -29,6 +31,12 @@ export function archivePaths(root: string, timelineId: string): ArchivePaths {
 
 /** The names that an archive takes. Backup labels (`.backup`) are of no use to it. */
 export const isArchivable = (name: string): boolean => SEGMENT.test(name) || HISTORY.test(name);
+
+/** What `archive_command` is writing where it cannot link. */
+export const isUnfinished = (name: string): boolean => {
+  const [, of = ''] = /^\.(.*)\.part$/.exec(name) ?? [];
+  return isArchivable(of);
+};
 
 /** 256 segments to a directory; history files, of which there are few, lie in one. */
 export function groupOf(name: string): string {

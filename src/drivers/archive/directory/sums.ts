@@ -1,6 +1,7 @@
 import { open, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ArchivedFile } from '../contract.ts';
+import { isArchivable } from './layout.ts';
 
 /** A line of a group's list. `copy`: of a file that its server may still have been going to write on. */
 export interface SumsEntry extends ArchivedFile {
@@ -9,26 +10,30 @@ export interface SumsEntry extends ArchivedFile {
 
 const FILE = 'sums';
 
-/** The entries of a group, by name; a later line of a name replaces an earlier one. A torn last line is left out. */
-export async function readSums(group: string): Promise<Map<string, SumsEntry>> {
+/**
+ * Every line of a group's list, by name, the newest last: a copy is noted before it gets its name, so that whoever is
+ * killed in between leaves a file that an earlier line is about. Half a line is left out.
+ */
+export async function readAllSums(group: string): Promise<Map<string, SumsEntry[]>> {
   const text = await readFile(join(group, FILE), 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error;
     return '';
   });
-  const entries = new Map<string, SumsEntry>();
-  for (const line of text.split('\n').slice(0, -1)) {
-    const [name, bytes, sha256, archived_at, kind] = line.split(' ');
-    // A kill in the middle of an append leaves half a line, which the next append completes to nonsense.
-    if (!name || !/^[0-9a-f]{64}$/.test(sha256 ?? '') || !archived_at) continue;
-    entries.set(name, {
-      name,
-      bytes: Number(bytes),
-      sha256: sha256!,
-      archived_at: new Date(archived_at),
-      copy: kind === 'copy',
-    });
-  }
-  return entries;
+  const entries = text.split('\n').flatMap((line) => parseLine(line) ?? []);
+  return Map.groupBy(entries, ({ name }) => name);
+}
+
+/** The newest entry of each name. */
+export async function readSums(group: string): Promise<Map<string, SumsEntry>> {
+  return new Map([...(await readAllSums(group))].map(([name, entries]) => [name, entries.at(-1)!]));
+}
+
+/** Undefined for what a kill or a full disk has left of a line: the kind is its last word. */
+function parseLine(line: string): SumsEntry | undefined {
+  const [name = '', bytes = '', sha256 = '', archived_at = '', kind = '', ...rest] = line.split(' ');
+  const whole = /^\d+$/.test(bytes) && /^[0-9a-f]{64}$/.test(sha256) && !Number.isNaN(Date.parse(archived_at));
+  if (!whole || !isArchivable(name) || !/^(copy|whole)$/.test(kind) || rest.length > 0) return undefined;
+  return { name, bytes: Number(bytes), sha256, archived_at: new Date(archived_at), copy: kind === 'copy' };
 }
 
 const lineOf = ({ name, bytes, sha256, archived_at, copy }: SumsEntry): string =>
@@ -53,7 +58,7 @@ export async function appendSums(group: string, entries: readonly SumsEntry[]): 
 
 /** Replaces the list by one without these names. */
 export async function dropSums(group: string, names: ReadonlySet<string>): Promise<void> {
-  const kept = [...(await readSums(group)).values()].filter(({ name }) => !names.has(name));
+  const kept = [...(await readAllSums(group)).values()].flat().filter(({ name }) => !names.has(name));
   const next = join(group, `${FILE}.new`);
   await rm(next, { force: true });
   const file = await open(next, 'wx', 0o600);
