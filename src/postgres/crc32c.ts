@@ -5,9 +5,14 @@ const TABLE = Uint32Array.from({ length: 256 }, (_, index) => {
   return value;
 });
 
-/** The checksum of the bytes, as an unsigned number. */
-export function crc32c(bytes: Uint8Array): number {
-  let crc = 0xffff_ffff;
-  for (const byte of bytes) crc = (TABLE[(crc ^ byte) & 0xff] as number) ^ (crc >>> 8);
+/**
+ * The checksum of the bytes, as an unsigned number.
+ * @param before the checksum of what precedes them, where bytes come in pieces
+ */
+export function crc32c(bytes: Uint8Array, before = 0): number {
+  let crc = before ^ 0xffff_ffff;
+  for (let index = 0; index < bytes.length; index++) {
+    crc = (TABLE[(crc ^ (bytes[index] as number)) & 0xff] as number) ^ (crc >>> 8);
+  }
   return (crc ^ 0xffff_ffff) >>> 0;
 }
