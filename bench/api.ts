@@ -112,6 +112,7 @@ async function fillApi(store: TestStore) {
       ...{ region_id: 'local', domain: 'localhost', pg_port: 5432, domain_resolves: true },
       ...{ min_suspend_timeout_seconds: 60, default_pg_version: 17, distributions: new Map([[17, 'npm-17']]) },
     },
+    history: { resolve: () => Promise.reject(new Error('reads do not look into the past')) },
   };
   const { rows } = await store.pool.query<{ id: `org-${string}` }>('select id from organizations');
   const caller = {

@@ -1,5 +1,5 @@
 import { CoppiceError } from '../domain/errors.ts';
-import type { BranchId, EndpointId, OrganizationId } from '../domain/ids.ts';
+import type { BranchId, EndpointId, OrganizationId, SnapshotId } from '../domain/ids.ts';
 import { type BranchView, findBranch } from '../store/branches.ts';
 import type { Store } from '../store/connection.ts';
 import { type EndpointView, findEndpoint } from '../store/endpoints.ts';
@@ -7,6 +7,7 @@ import { findOperation } from '../store/operations.ts';
 import { findOrganization } from '../store/organizations.ts';
 import { findProject } from '../store/projects.ts';
 import type { OperationRow, OrganizationRow, ProjectRow } from '../store/schema.ts';
+import { findSnapshot, type SnapshotView } from '../store/snapshots.ts';
 import { type Caller, type MembershipRole, organizationsOf, roleIn } from './caller.ts';
 import type { ActionContext } from './context.ts';
 
@@ -92,4 +93,11 @@ export async function findEndpointOf(store: Store, project: AccessibleProject, i
   const endpoint = await findEndpoint(store, id);
   if (endpoint?.project_id !== project.id) throw new CoppiceError('not_found', { noun: 'endpoint' });
   return endpoint;
+}
+
+/** The project's snapshot, or `not_found`. */
+export async function findSnapshotOf(store: Store, project: AccessibleProject, id: SnapshotId): Promise<SnapshotView> {
+  const snapshot = await findSnapshot(store, id);
+  if (snapshot?.project_id !== project.id) throw new CoppiceError('not_found', { noun: 'snapshot' });
+  return snapshot;
 }

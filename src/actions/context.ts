@@ -1,4 +1,6 @@
 import type { Vault } from '../domain/credentials.ts';
+import type { HistoryReader } from '../domain/history.ts';
+import type { SchemaReader } from '../domain/schema.ts';
 import type { Store } from '../store/connection.ts';
 
 /** Facts of this installation that actions need; decided by `main` at start. */
@@ -23,4 +25,7 @@ export interface ActionContext {
   readonly store: Store;
   readonly vault: Vault;
   readonly installation: InstallationFacts;
+  readonly history: HistoryReader;
+  /** Absent where no computes can be reached. */
+  readonly schemas?: SchemaReader;
 }

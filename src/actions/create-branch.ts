@@ -1,13 +1,15 @@
 import { CoppiceError } from '../domain/errors.ts';
+import type { HistoryPoint } from '../domain/history.ts';
 import { type BranchId, newBranchId, newTimelineId } from '../domain/ids.ts';
 import { type BranchView, findBranch, findBranchIdByName, findDefaultBranch, insertBranch } from '../store/branches.ts';
 import { createCall } from '../store/calls.ts';
-import type { StoreTransaction } from '../store/connection.ts';
+import type { Store, StoreTransaction } from '../store/connection.ts';
 import { type EndpointView, findEndpointsOfBranch } from '../store/endpoints.ts';
 import { lockLiveProject } from '../store/projects.ts';
 import type { DatabaseRow, OperationRow, RoleRow } from '../store/schema.ts';
 import { insertTimeline } from '../store/timelines.ts';
 import { type AccessibleProject, findBranchOf } from './access.ts';
+import { readAskedPoint } from './asked-point.ts';
 import { readExpiry } from './branch-expiry.ts';
 import { type Caller, callerUserId } from './caller.ts';
 import { type ComputeIntent, type ComputeRequest, newComputeIntent } from './compute-intent.ts';
@@ -56,12 +58,15 @@ export async function createBranch(
   request: BranchRequest,
 ): Promise<CreatedBranch> {
   refuseWhatIsNotAvailable(request);
+  const origin = await findOrigin(context, project, request.branch);
   const intents = endpointIntents(context, project, request.endpoints ?? []);
   await requireStorage(context, 'branch');
   return context.store.transaction().execute(async (trx) => {
     await lockLiveProject(trx, project.id);
     const parent = await findParent(trx, project, request.branch?.parent_id);
-    const branch = await insertChild(trx, caller, parent, request);
+    // It was restored since the point was found.
+    if (origin && origin.timeline_id !== parent.timeline_id) throw new CoppiceError('operations_running');
+    const branch = await insertChild(trx, caller, parent, request, origin?.point);
     const config = await copyBranchConfig(trx, context, project, parent, branch.id);
     for (const { type, intent } of intents) await insertNewEndpoint(trx, branch, { type }, intent);
     const operations = await createCall(trx, project.id, [
@@ -70,6 +75,7 @@ export async function createBranch(
         branch_id: branch.id,
         timeline_id: branch.timeline_id,
         source_timeline_id: parent.timeline_id,
+        arguments: origin && { point: origin.point },
       },
       ...((await findEndpointsOfBranch(trx, branch.id)) ?? []).map((endpoint) =>
         endpointOperation('start_compute', endpoint),
@@ -84,13 +90,22 @@ export async function createBranch(
 /** Refused rather than ignored: the branch would not be what was asked for. */
 function refuseWhatIsNotAvailable({ branch, endpoints }: BranchRequest): void {
   const refuse = (feature: string) => new CoppiceError('not_available', { feature });
-  if (branch?.parent_lsn) throw refuse('a branch of an earlier point (parent_lsn)');
-  if (branch?.parent_timestamp) throw refuse('a branch of an earlier point (parent_timestamp)');
   if (branch?.archived) throw refuse('an archived branch (archived)');
   if (branch?.init_source && branch.init_source !== 'parent-data') {
     throw refuse(`a branch without its parent's data (init_source ${branch.init_source})`);
   }
   for (const { type } of endpoints ?? []) refuseReplicas(type);
+}
+
+/** The point that the branch is to begin at, and the timeline that it is of; undefined: the parent's head. */
+async function findOrigin(context: ActionContext, project: AccessibleProject, wanted: BranchRequest['branch'] = {}) {
+  const asked = readAskedPoint({
+    lsn: { field: 'branch.parent_lsn', value: wanted.parent_lsn },
+    timestamp: { field: 'branch.parent_timestamp', value: wanted.parent_timestamp },
+  });
+  if (!asked) return undefined;
+  const { timeline_id } = await findParent(context.store, project, wanted.parent_id);
+  return { timeline_id, point: await context.history.resolve(timeline_id, asked) };
 }
 
 function endpointIntents(
@@ -110,7 +125,7 @@ function endpointIntents(
   }));
 }
 
-async function findParent(trx: StoreTransaction, project: AccessibleProject, id: string | undefined) {
+async function findParent(trx: Store, project: AccessibleProject, id: string | undefined) {
   const parent = id ? await findBranchOf(trx, project, id) : await findDefaultBranch(trx, project.id);
   if (!parent) throw new CoppiceError('not_found', { noun: 'branch' });
   if (!parent.ready_at) throw new CoppiceError('branch_not_ready');
@@ -123,6 +138,7 @@ async function insertChild(
   caller: Caller,
   parent: BranchView,
   { branch: wanted = {}, annotation_value = {} }: BranchRequest,
+  point: HistoryPoint | undefined,
 ): Promise<BranchView> {
   const id: BranchId = newBranchId();
   const name = wanted.name ?? id;
@@ -143,6 +159,7 @@ async function insertChild(
     project_id,
     timeline_id: timeline.id,
     parent_id: parent.id,
+    parent_lsn: point?.lsn,
     name,
     protected: wanted.protected,
     annotations: JSON.stringify(annotation_value),

@@ -1,20 +1,11 @@
 import { CoppiceError } from '../domain/errors.ts';
 import type { BranchId } from '../domain/ids.ts';
-import {
-  type BranchView,
-  findBranch,
-  findBranchEvenDeleted,
-  listChildren,
-  markBranchDeleted,
-} from '../store/branches.ts';
-import { cancelUnfinished, createCall } from '../store/calls.ts';
-import { findEndpointsOfBranch, markEndpointsDeleted } from '../store/endpoints.ts';
+import { writeBranchDeletion } from '../store/branch-deletion.ts';
+import { type BranchView, findBranch, findBranchEvenDeleted, listChildren } from '../store/branches.ts';
 import { lockLiveProject } from '../store/projects.ts';
 import type { OperationRow } from '../store/schema.ts';
-import { markTimelineDeleted } from '../store/timelines.ts';
 import type { AccessibleProject } from './access.ts';
 import type { ActionContext } from './context.ts';
-import { endpointOperation, mayRun } from './endpoint-operations.ts';
 
 /** Deletes a branch with its endpoints; what is under way on it is cancelled. Undefined when there is none. */
 export function deleteBranch(
@@ -33,16 +24,7 @@ export function deleteBranch(
       const named = children.map((child) => `${child.id} (${child.name})`).join(', ');
       throw new CoppiceError('branch_has_children', { children: named });
     }
-    const endpoints = (await findEndpointsOfBranch(trx, id)) ?? [];
-    await cancelUnfinished(trx, { branch_id: id });
-    const endpoint_ids = endpoints.map((endpoint) => endpoint.id);
-    await markEndpointsDeleted(trx, endpoint_ids);
-    await markBranchDeleted(trx, id);
-    await markTimelineDeleted(trx, branch.timeline_id);
-    const operations = await createCall(trx, project.id, [
-      ...endpoints.filter(mayRun).map((endpoint) => endpointOperation('suspend_compute', endpoint)),
-      { action: 'delete_timeline', branch_id: id, timeline_id: branch.timeline_id },
-    ]);
+    const operations = await writeBranchDeletion(trx, branch);
     return { branch: await findBranchEvenDeleted(trx, id), operations };
   });
 }

@@ -33,6 +33,8 @@ export const PERMISSIONS = {
   'project.update': onProject,
   'branch.read': onProject,
   'branch.write': onProject,
+  'snapshot.read': onProject,
+  'snapshot.write': onProject,
   'endpoint.read': onProject,
   'endpoint.write': onProject,
   'role.read': onProject,

@@ -1,5 +1,6 @@
 import type { Route } from './route.ts';
 import { apiKeyRoutes } from './routes/api-keys.ts';
+import { backupScheduleRoutes } from './routes/backup-schedules.ts';
 import { branchRoutes } from './routes/branches.ts';
 import { connectionUriRoutes } from './routes/connection-uri.ts';
 import { databaseRoutes } from './routes/databases.ts';
@@ -9,6 +10,8 @@ import { organizationRoutes } from './routes/organizations.ts';
 import { projectRoutes } from './routes/projects.ts';
 import { regionRoutes } from './routes/regions.ts';
 import { roleRoutes } from './routes/roles.ts';
+import { schemaRoutes } from './routes/schemas.ts';
+import { snapshotRoutes } from './routes/snapshots.ts';
 import { unavailableRoutes } from './routes/unavailable.ts';
 import { userRoutes } from './routes/users.ts';
 
@@ -20,7 +23,10 @@ export const ROUTES: readonly Route[] = [
   ...regionRoutes,
   ...projectRoutes,
   ...branchRoutes,
+  ...snapshotRoutes,
+  ...backupScheduleRoutes,
   ...endpointRoutes,
+  ...schemaRoutes,
   ...roleRoutes,
   ...databaseRoutes,
   ...connectionUriRoutes,

@@ -185,6 +185,31 @@ export const ERRORS = {
     retry: 'after_change',
   },
   branch_default: { status: 422, code: '', message: 'cannot delete the default branch', retry: 'after_change' },
+  branch_not_root: {
+    status: 422,
+    code: '',
+    message: 'only root branches can {verb}; branch_id:"{id}", parent_id:"{parent_id}"',
+    retry: 'never',
+  },
+  snapshot_not_ready: { status: 423, code: '', message: 'snapshot is still being made; id:"{id}"', retry: 'safe' },
+  snapshot_failed: {
+    status: 422,
+    code: '',
+    message: 'snapshot could not be made and holds nothing; delete it; id:"{id}"',
+    retry: 'never',
+  },
+  snapshots_limit: {
+    status: 422,
+    code: 'SNAPSHOTS_LIMIT_EXCEEDED',
+    message: 'snapshots limit exceeded; limit:"{limit}"',
+    retry: 'after_change',
+  },
+  restore_not_finalizable: {
+    status: 422,
+    code: '',
+    message: 'restore cannot be finalized, since {reason}; branch_id:"{id}"',
+    retry: 'after_change',
+  },
   project_has_protected_branch: {
     status: 422,
     code: '',
@@ -195,6 +220,31 @@ export const ERRORS = {
     status: 400,
     code: '',
     message: 'compute size is not allowed; problem:"{problem}"',
+    retry: 'after_change',
+  },
+  point_outside_history: {
+    status: 400,
+    code: 'WRONG_LSN_OR_TIMESTAMP',
+    message:
+      'there is no history at {point}: it reaches from {from_timestamp} (LSN {from_lsn}) to {to_timestamp} (LSN {to_lsn})',
+    retry: 'after_change',
+  },
+  schema_unreadable: {
+    status: 422,
+    code: '',
+    message: 'the schema could not be read: {reason}; branch_id:"{branch_id}", db_name:"{database}"',
+    retry: 'after_change',
+  },
+  schema_busy: {
+    status: 423,
+    code: '',
+    message: 'too many schemas of this project are being read; limit:"{limit}"',
+    retry: 'safe',
+  },
+  branch_without_compute: {
+    status: 422,
+    code: '',
+    message: 'branch has no read_write endpoint to {verb} with; branch_id:"{id}"',
     retry: 'after_change',
   },
   retention_too_long: {

@@ -1,3 +1,4 @@
+import type { TimelineId } from './ids.ts';
 import type { Lsn } from './lsn.ts';
 
 /**
@@ -7,4 +8,16 @@ import type { Lsn } from './lsn.ts';
 export interface HistoryPoint {
   readonly lsn: Lsn;
   readonly timestamp: Date;
+}
+
+/** What a caller asks for: a position, or a time in microseconds since 1970, as exact as Postgres notes commits. */
+export type AskedPoint = { readonly lsn: Lsn } | { readonly timestamp_us: bigint };
+
+/** What only a look at the world tells of the past. */
+export interface HistoryReader {
+  /**
+   * The point that is meant: the end of the last record that starts before an LSN; the end of the last commit at or before
+   * a time. Throws `point_outside_history` with the bounds of what can be asked for.
+   */
+  resolve(timelineId: TimelineId, asked: AskedPoint): Promise<HistoryPoint>;
 }

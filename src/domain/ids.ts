@@ -6,6 +6,8 @@ export type ProjectId = string;
 export type BranchId = string;
 /** `ep-adjective-noun-a1b2c3d4` */
 export type EndpointId = string;
+/** `snap-adjective-noun-a1b2c3d4` */
+export type SnapshotId = string;
 /** `org-adjective-noun-12345678` */
 export type OrganizationId = string;
 /** UUID */
@@ -43,6 +45,7 @@ function pair(): string {
 export const newProjectId = (): ProjectId => `${pair()}-${suffix(DIGITS)}`;
 export const newBranchId = (): BranchId => `br-${pair()}-${suffix(ALPHANUMERIC)}`;
 export const newEndpointId = (): EndpointId => `ep-${pair()}-${suffix(ALPHANUMERIC)}`;
+export const newSnapshotId = (): SnapshotId => `snap-${pair()}-${suffix(ALPHANUMERIC)}`;
 export const newOrganizationId = (): OrganizationId => `org-${pair()}-${suffix(DIGITS)}`;
 export const newTimelineId = (): TimelineId => randomUUID();
 

@@ -33,6 +33,14 @@ export const LIMITS = {
   history_retention_seconds_max: 2_592_000,
   suspend_timeout_seconds_default: 300,
   suspend_timeout_seconds_max: 604_800,
+  /** Reading a schema, the wake of its compute included: clients wait a minute for an answer. */
+  schema_timeout_ms: 55_000,
+  /** The longest text of a schema. */
+  schema_bytes: 32 * 1024 * 1024,
+  /** Readings of schemas of one project that wait for each other; the next one is refused with 423. */
+  schema_readings_waiting: 100,
+  /** Schemas that are read at the same time, each on a thread. */
+  schema_readings: 2,
   /** Unfinished calls of one project; the next one is refused with 423. */
   unfinished_calls_per_project: 200,
   /** Startup packet, from the first byte to authentication (the public proxy uses the same bounds). */

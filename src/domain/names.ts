@@ -4,6 +4,7 @@ const RESERVED_ROLES = new Set([
   'neon_superuser',
   'cloud_admin',
   'zenith_admin',
+  'coppice_schema_reader',
   'web_access',
   'public',
   'none',

@@ -37,6 +37,15 @@ function readInteger(text: string, smallest: number, largest: number, what: stri
   throw new UnreadableValue(`is not ${what}; give a whole number from ${smallest} to ${largest}`);
 }
 
+const SIZE_UNITS: Readonly<Record<string, number>> = { MB: 1024 ** 2, GB: 1024 ** 3, TB: 1024 ** 4 };
+
+/** In bytes; units as Postgres writes them, which are powers of 1024. */
+function readSize(text: string): number {
+  const [, digits, unit = ''] = /^([1-9]\d{0,5})(MB|GB|TB)$/.exec(text) ?? [];
+  if (digits) return Number(digits) * SIZE_UNITS[unit]!;
+  throw new UnreadableValue('is not a size; give one such as 64MB or 1GB');
+}
+
 function readMatching(pattern: RegExp, advice: string): Reader {
   return (text) => {
     if (pattern.test(text)) return text;
@@ -80,6 +89,7 @@ const READERS: Record<SettingType, Reader> = {
   },
   region: readMatching(/^[a-z0-9-]{1,60}$/, 'is not a region; give up to 60 lower-case letters, digits and hyphens'),
   seconds: (text) => readInteger(text, 1, LIMITS.suspend_timeout_seconds_max, 'a number of seconds'),
+  size: readSize,
 };
 
 const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());

@@ -26,7 +26,8 @@ export type SettingType =
   | 'port'
   | 'postgres_url'
   | 'region'
-  | 'seconds';
+  | 'seconds'
+  | 'size';
 
 /** A default that depends on the machine or on a setting above it; undefined when none can be told. */
 type ComputedDefault = (machine: SettingsMachine, above: Readonly<Record<string, unknown>>) => string | undefined;
@@ -141,6 +142,17 @@ export const SETTINGS = {
     default: '60',
     description: 'The shortest time without activity after which a compute may be set to be suspended.',
   },
+  snapshot_wal_bytes: {
+    type: 'size',
+    default: '1GB',
+    description:
+      'A running server is snapshotted after so much write-ahead log: restores replay no more than that. Smaller means faster restores and more snapshots.',
+  },
+  snapshot_interval_seconds: {
+    type: 'seconds',
+    default: '300',
+    description: 'A running server that writes less is snapshotted after so long, if it wrote at all.',
+  },
   keep_computes: {
     type: 'boolean',
     default: 'false',
@@ -162,7 +174,7 @@ export const settingVariable = (name: SettingName): string => `COPPICE_${name.to
 /** `--api-port` */
 export const settingFlag = (name: SettingName): string => `--${name.replaceAll('_', '-')}`;
 
-type Value<S> = S extends { type: 'port' | 'seconds' }
+type Value<S> = S extends { type: 'port' | 'seconds' | 'size' }
   ? number
   : S extends { type: 'boolean' }
     ? boolean

@@ -22,6 +22,8 @@ export interface EngineContext {
   readonly storage: StorageDriver;
   /** The log of each timeline. */
   readonly archive: ArchiveDriver;
+  /** When a running server is due for a snapshot: after so much log, or after so long when it wrote at all. */
+  readonly snapshots: { readonly wal_bytes: number; readonly interval_ms: number };
   readonly distributions: ReadonlyMap<string, EngineDistribution>;
   /** The volume that new projects of a distribution are cloned from; made when first asked for. */
   readonly template: (distributionId: string) => Promise<VolumeRef>;

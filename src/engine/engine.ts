@@ -3,11 +3,16 @@ import type { Change } from '../store/changes.ts';
 import { createCancellations } from './cancellations.ts';
 import { adoptComputes } from './chores/adopt.ts';
 import { availability } from './chores/availability.ts';
+import { deleteExpired } from './chores/expiry.ts';
 import { idleSuspend } from './chores/idle-suspend.ts';
 import { removeLeftovers } from './chores/leftovers.ts';
-import { measureTimelines, watchPool } from './chores/sizes.ts';
+import { makeDueSnapshots } from './chores/schedules.ts';
+import { measureVolumes, watchPool } from './chores/sizes.ts';
+import { snapshotRunning, thinSnapshots } from './chores/snapshots.ts';
 import type { EngineContext } from './context.ts';
 import { startDispatcher } from './dispatcher.ts';
+import { interruptSnapshots } from './history/snapshot-work.ts';
+import { removeUnsettledSnapshots } from './history/snapshots.ts';
 import { startLoop } from './loop.ts';
 import { applyConfig } from './operations/apply-config.ts';
 import { applyStorageConfig } from './operations/apply-storage-config.ts';
@@ -45,6 +50,7 @@ export async function startEngine(
   const { logger } = ctx;
   await watchPool(ctx);
   await adoptComputes(ctx);
+  await removeUnsettledSnapshots(ctx);
   const cancellations = createCancellations(ctx.store);
   const dispatcher = await startDispatcher(ctx, pool, { runners: RUNNERS, cancellations, data_directory_id });
   const lookForCrashes = availability(ctx);
@@ -54,7 +60,11 @@ export async function startEngine(
     startLoop({ name: 'idle_suspend', interval_ms: 1_000, logger }, idleSuspend(ctx, stopping.signal)),
     startLoop({ name: 'availability', interval_ms: 10_000, logger }, lookForCrashes),
     startLoop({ name: 'pool', interval_ms: 15_000, logger }, () => watchPool(ctx)),
-    startLoop({ name: 'sizes', interval_ms: 15_000, logger }, () => measureTimelines(ctx)),
+    startLoop({ name: 'sizes', interval_ms: 15_000, logger }, () => measureVolumes(ctx)),
+    startLoop({ name: 'snapshots', interval_ms: 5_000, logger }, snapshotRunning(ctx, stopping.signal)),
+    startLoop({ name: 'thinning', interval_ms: 60_000, logger }, () => thinSnapshots(ctx)),
+    startLoop({ name: 'schedules', interval_ms: 5_000, logger }, () => makeDueSnapshots(ctx, new Date())),
+    startLoop({ name: 'expiry', interval_ms: 5_000, logger }, () => deleteExpired(ctx, new Date())),
     startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
   ];
   return {
@@ -65,6 +75,7 @@ export async function startEngine(
       forget();
       stopping.abort(new Error('Coppice stops'));
       await Promise.all(loops.map((loop) => loop.stop()));
+      await interruptSnapshots(ctx);
       await dispatcher.stop();
     },
   };

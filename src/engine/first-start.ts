@@ -4,8 +4,10 @@ import type { ComputeRef } from '../drivers/compute/contract.ts';
 import type { VolumeRef } from '../drivers/storage/contract.ts';
 import { needsQuietStart, quietChild } from '../postgres/first-start.ts';
 import { replayedTo } from '../postgres/recovery.ts';
+import type { OpenSession } from '../postgres/session.ts';
 import { distributionOf, quietSpec } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
+import { discardSnapshots } from './history/snapshots.ts';
 import { sessions } from './sessions.ts';
 import { stopPoint } from './stop-point.ts';
 
@@ -27,10 +29,12 @@ export async function prepareFirstStart(
     readonly volume: VolumeRef;
     /** The log that was laid into it is replayed to here, and must reach it. */
     readonly replay_to?: Lsn;
+    /** Looks into the server that was started for this, if one was. */
+    readonly look?: (open: OpenSession) => Promise<void>;
     readonly signal: AbortSignal;
   },
 ): Promise<void> {
-  const { timeline, uid, volume, replay_to, signal } = child;
+  const { timeline, uid, volume, replay_to, look, signal } = child;
   const data_directory = ctx.storage.path(volume);
   const { has_scheduler: hasScheduler } = distributionOf(ctx, timeline.distribution_id);
   if (!replay_to && !(await needsQuietStart(data_directory, { hasScheduler }))) return;
@@ -47,14 +51,16 @@ export async function prepareFirstStart(
     if (parseLsn(reached) !== parseLsn(replay_to)) throw new Error(`replay ended at ${reached}, not at ${replay_to}`);
   }
   await quietChild(sessions(ctx, ref, signal));
+  await look?.(sessions(ctx, ref, signal));
   await ctx.compute.ensureStopped(ref, 'staged');
   await ctx.compute.ensureRemoved(ref);
 }
 
-/** Nothing is left of a timeline: neither the server that may prepare it nor its volume. */
+/** Nothing is left of a timeline: neither the server that may prepare it nor its snapshots and its volume. */
 export async function discardTimeline(ctx: EngineContext, id: TimelineId): Promise<void> {
   const ref = quietRef(ctx, id);
   await ctx.compute.ensureStopped(ref, 'immediate');
   await ctx.compute.ensureRemoved(ref);
+  await discardSnapshots(ctx, id);
   await ctx.storage.ensureDeleted(id);
 }

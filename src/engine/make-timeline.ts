@@ -1,19 +1,20 @@
 import type { HistoryPoint } from '../domain/history.ts';
 import type { ComputeRef } from '../drivers/compute/contract.ts';
 import type { VolumeRef } from '../drivers/storage/contract.ts';
-import { CLONE_OF_RUNNING, CLONE_OF_STOPPED, completeClone, startBackup } from '../postgres/backup.ts';
+import { CLONE_OF_STOPPED } from '../postgres/backup.ts';
 import { readControlFile } from '../postgres/control-file.ts';
 import { cleanChildFiles } from '../postgres/first-start.ts';
 import { layLog } from '../postgres/recovery.ts';
-import { findPlacedEndpoints } from '../store/observations.ts';
+import type { OpenSession } from '../postgres/session.ts';
 import type { ProjectRow, TimelineRow } from '../store/schema.ts';
-import { findSnapshotBefore } from '../store/timeline-snapshots.ts';
+import { cloneRunning } from './clone-running.ts';
 import { volumeOwner } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
 import { prepareFirstStart } from './first-start.ts';
-import { sessions } from './sessions.ts';
+import { bringSegment } from './history/log.ts';
+import { useSnapshotBefore } from './history/snapshots.ts';
+import { findRunningServer } from './running-server.ts';
 import { stopPoint } from './stop-point.ts';
-import { bringSegment } from './wal-of-timeline.ts';
 
 export interface TimelineToMake {
   readonly timeline: TimelineRow;
@@ -22,6 +23,8 @@ export interface TimelineToMake {
   readonly source: TimelineRow;
   /** Where in the source's history; undefined: at its head. */
   readonly point?: HistoryPoint;
+  /** Looks into the server that replayed to the point. */
+  readonly look?: (open: OpenSession) => Promise<void>;
   readonly signal: AbortSignal;
 }
 
@@ -34,12 +37,13 @@ export async function makeTimeline(
   ctx: EngineContext,
   wanted: TimelineToMake,
 ): Promise<{ volume: VolumeRef; point: HistoryPoint }> {
-  const { timeline, project, source, signal } = wanted;
+  const { timeline, project, source, look, signal } = wanted;
+  const replay_to = wanted.point?.lsn;
   if (!source.volume) throw new Error(`timeline ${source.id} has no volume`);
   const point = await clone(ctx, wanted);
   stopPoint('create_branch:cloned');
   const volume = (await ctx.storage.find(timeline.id))!;
-  await prepareFirstStart(ctx, { timeline, uid: project.uid, volume, replay_to: wanted.point?.lsn, signal });
+  await prepareFirstStart(ctx, { timeline, uid: project.uid, volume, replay_to, look, signal });
   stopPoint('create_branch:prepared');
   return { volume, point };
 }
@@ -47,7 +51,7 @@ export async function makeTimeline(
 async function clone(ctx: EngineContext, wanted: TimelineToMake): Promise<HistoryPoint> {
   if (wanted.point) return cloneAtPoint(ctx, wanted, wanted.point);
   const running = await findRunningServer(ctx, wanted.source.id);
-  return running ? cloneRunning(ctx, wanted, running) : cloneStopped(ctx, wanted);
+  return running ? cloneOfRunning(ctx, wanted, running) : cloneStopped(ctx, wanted);
 }
 
 /** A copy of the nearest snapshot before the point, with the log from there to the point, which is still to be replayed. */
@@ -56,54 +60,34 @@ async function cloneAtPoint(
   { timeline, project, source, signal }: TimelineToMake,
   point: HistoryPoint,
 ): Promise<HistoryPoint> {
-  const snapshot = await findSnapshotBefore(ctx.store, source.id, point.lsn);
-  if (!snapshot) throw new Error(`timeline ${source.id} has no snapshot before ${point.lsn}`);
-  await ctx.storage.ensureCloned(snapshot.volume, timeline.id, {
-    ...CLONE_OF_STOPPED,
-    owner: volumeOwner(ctx, project),
-    signal,
-    prepare: async (path) => {
-      stopPoint('create_branch:copied');
-      await cleanChildFiles(path);
-      await layLog(path, point.lsn, (name, directory) => bringSegment(ctx, source, name, directory));
-    },
-  });
+  const wanted = { timeline_id: source.id, lsn: point.lsn };
+  const volume = await useSnapshotBefore(ctx, wanted, (snapshot) =>
+    ctx.storage.ensureCloned(snapshot.volume, timeline.id, {
+      ...CLONE_OF_STOPPED,
+      owner: volumeOwner(ctx, project),
+      signal,
+      prepare: async (path) => {
+        stopPoint('create_branch:copied');
+        await cleanChildFiles(path);
+        await layLog(path, point.lsn, (name, directory) => bringSegment(ctx, source, name, directory));
+      },
+    }),
+  );
+  if (!volume) throw new Error(`timeline ${source.id} has no snapshot before ${point.lsn}`);
   return point;
 }
 
-/** The server to copy from while it runs; undefined when nothing writes to the timeline any more. */
-async function findRunningServer(ctx: EngineContext, timelineId: string): Promise<ComputeRef | undefined> {
-  for (const { compute } of await findPlacedEndpoints(ctx.store, { timeline_id: timelineId })) {
-    if (!compute) continue;
-    const { state, crashed } = await ctx.compute.observe(compute);
-    if (state === 'running') return compute;
-    // Children that were busy when their server was killed work on, and write.
-    if (crashed) await ctx.compute.ensureStopped(compute, 'immediate');
-  }
-  return undefined;
-}
-
-async function cloneRunning(ctx: EngineContext, child: TimelineToMake, parent: ComputeRef): Promise<HistoryPoint> {
-  const source = child.source.volume!;
-  const backup = await startBackup(sessions(ctx, parent, child.signal));
-  try {
-    let point: HistoryPoint | undefined;
-    await ctx.storage.ensureCloned(source, child.timeline.id, {
-      ...CLONE_OF_RUNNING,
-      owner: volumeOwner(ctx, child.project),
-      signal: child.signal,
-      prepare: async (path) => {
-        stopPoint('create_branch:copied');
-        const end = await backup.finish();
-        await completeClone(ctx.storage.path(source), path, end);
-        await cleanChildFiles(path);
-        point = { lsn: end.stop_lsn, timestamp: end.stopped_at };
-      },
-    });
-    return point!;
-  } finally {
-    await backup.abandon();
-  }
+async function cloneOfRunning(ctx: EngineContext, child: TimelineToMake, compute: ComputeRef): Promise<HistoryPoint> {
+  const { timeline, project, source, signal } = child;
+  const { point } = await cloneRunning(ctx, {
+    source: { id: source.id, volume: source.volume! },
+    ...{ compute, id: timeline.id, owner: volumeOwner(ctx, project), signal },
+    prepare: async (path) => {
+      stopPoint('create_branch:copied');
+      await cleanChildFiles(path);
+    },
+  });
+  return point;
 }
 
 async function cloneStopped(ctx: EngineContext, child: TimelineToMake): Promise<HistoryPoint> {

@@ -109,7 +109,7 @@ export async function applyConfigTo(
     throw refused ? new ConfigRefused(error) : error;
   });
   stopPoint('apply_config:applied');
-  await observeConfig(ctx.store, desired);
+  await observeConfig(ctx.store, facts.branch_id, desired);
   await observeConfigApplied(ctx.store, facts.timeline_id, desired.generation);
   // Whoever is told that this has ended must find a gateway that knows the new passwords.
   await ctx.caughtUp();

@@ -11,6 +11,7 @@ import type { Change, ChangeListener } from '../store/changes.ts';
 import type { Log } from '../watch/log-fields.ts';
 import { createDirectory } from './directory.ts';
 import { listenApi } from './listen-api.ts';
+import { createSchemaReader } from './schema-reader.ts';
 import { createWaker } from './waker.ts';
 
 /** What people and programs reach: the API and the gateway. */
@@ -60,7 +61,8 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
   if (settings.roles.includes('api')) {
     // Every log of ours is one of pino's, which is what Fastify takes.
     const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
-    const api = await createApi({ context, ready: options.ready, logger: log });
+    const schemas = createSchemaReader(waker);
+    const api = await createApi({ context: { ...context, schemas }, ready: options.ready, logger: log });
     const listening = await listenApi(api, settings.listen, settings.api_port);
     undo.defer(() => listening.close());
     api_url = `http://${settings.domain}:${listening.port}`;

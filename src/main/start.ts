@@ -7,6 +7,7 @@ import type { ActionContext } from '../actions/context.ts';
 import type { Settings } from '../domain/settings.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { type Engine, startEngine } from '../engine/engine.ts';
+import { historyReader } from '../engine/history/reader.ts';
 import {
   DEFAULT_MAJOR,
   type Distribution,
@@ -70,18 +71,21 @@ export async function startCoppice(
   { logger, progress }: { logger: Log; progress: (text: string) => void },
 ): Promise<Coppice> {
   await using undo = new AsyncDisposableStack();
+  // Before the ports, which whoever else runs on it has taken, too.
+  const directory = await openDataDirectory(given.data_dir);
+  undo.defer(() => directory.release());
   const settings: Settings = {
     ...given,
     api_port: await choosePort(given.listen, given.api_port, '--api-port'),
     pg_port: await choosePort(given.listen, given.pg_port, '--pg-port'),
   };
   const roles = new Set(settings.roles);
-  const foundation = await layFoundation(settings, { logger, progress }, undo);
-  const context = await actionContext(foundation);
+  const foundation = await layFoundation(settings, { directory, logger, progress }, undo);
   const { driver: storage, ...chosen } = await storageOf(foundation.directory.path, settings);
   const archive = await archiveOf(foundation.directory.path);
   let listener: ChangeListener | undefined;
   const engineContext = engineContextOf(foundation, { storage, archive }, async () => listener?.caughtUp());
+  const context = { ...(await installationContext(foundation)), history: historyReader(engineContext) };
   undo.defer(() => (settings.keep_computes ? Promise.resolve() : stopComputes(engineContext)));
 
   let engine: Engine | undefined;
@@ -92,8 +96,8 @@ export async function startCoppice(
     undo.defer(() => engine!.stop());
   }
   let ready = false;
-  const directory = foundation.directory.path;
-  const front = await startFront(context, engineContext, { settings, logger, directory, ready: () => ready });
+  const frontOptions = { settings, logger, directory: directory.path, ready: () => ready };
+  const front = await startFront(context, engineContext, frontOptions);
   undo.defer(() => front.stop());
   const listening = await listen(foundation, front, engine);
   undo.defer(() => listening.close());
@@ -122,11 +126,9 @@ export async function startCoppice(
 /** The data directory, Postgres to run, and our own database, migrated. */
 async function layFoundation(
   settings: Settings,
-  { logger, progress }: { logger: Log; progress: (text: string) => void },
+  { directory, logger, progress }: { directory: DataDirectory; logger: Log; progress: (text: string) => void },
   undo: AsyncDisposableStack,
 ): Promise<Foundation> {
-  const directory = await openDataDirectory(settings.data_dir);
-  undo.defer(() => directory.release());
   progress('seeing to Postgres in the data directory');
   const distributions = await ensureDistributions(directory.path).catch((error) => {
     throw error instanceof UnreachableError ? new StartError(error.message) : error;
@@ -161,7 +163,11 @@ async function layFoundation(
   return { settings, logger, directory, distributions, driver, connection, intent, observed };
 }
 
-async function actionContext({ settings, distributions, intent }: Foundation): Promise<ActionContext> {
+async function installationContext({
+  settings,
+  distributions,
+  intent,
+}: Foundation): Promise<Omit<ActionContext, 'history'>> {
   const newest = new Map<number, string>();
   for (const { major } of distributions) newest.set(major, newestDistribution(distributions, major)!.id);
   const default_pg_version = newest.has(DEFAULT_MAJOR) ? DEFAULT_MAJOR : Math.max(...newest.keys());
@@ -187,7 +193,7 @@ function engineContextOf(
   { storage, archive }: Pick<EngineContext, 'storage' | 'archive'>,
   caughtUp: () => Promise<void>,
 ): EngineContext {
-  const { driver, distributions, intent, observed, logger } = foundation;
+  const { settings, driver, distributions, intent, observed, logger } = foundation;
   const byId = new Map(distributions.map((distribution) => [distribution.id, distribution]));
   return {
     intent: intent.store,
@@ -195,6 +201,10 @@ function engineContextOf(
     compute: driver,
     storage,
     archive,
+    snapshots: {
+      wal_bytes: settings.snapshot_wal_bytes,
+      interval_ms: settings.snapshot_interval_seconds * 1000,
+    },
     distributions: new Map(
       distributions.map(({ id, root, major, share }) => {
         const has_scheduler = existsSync(join(share, 'extension', 'pg_cron.control'));

@@ -17,7 +17,7 @@ const LABEL_BYTES = 64 * 1024;
 const HISTORY_BYTES = 1024 * 1024;
 
 /** Of a stopped server's directory, or of a copy of one that was in backup mode. */
-async function recoveryStart(dataDirectory: string): Promise<RecoveryStart> {
+export async function recoveryStart(dataDirectory: string): Promise<RecoveryStart> {
   const { redoLsn, timeline, walSegmentBytes } = await readControlFile(dataDirectory);
   const control = { redo_lsn: redoLsn, pg_timeline: timeline, wal_segment_bytes: walSegmentBytes };
   const label = await inDirectory(dataDirectory, (directory) =>

@@ -104,7 +104,15 @@ async function connect(duplex: Duplex, options: SessionOptions, { newer }: { new
   return Object.assign(client, { [Symbol.asyncDispose]: () => endSession(client, stream) });
 }
 
-function startupOptions(user: string, options: SessionOptions, newer: boolean): string {
+/**
+ * The start-up option `options` of a session of ours.
+ * @param newer whether the server is 17 or later
+ */
+export function startupOptions(
+  user: string,
+  options: Pick<SessionOptions, 'statement_timeout_ms' | 'lock_timeout_ms'>,
+  newer: boolean,
+): string {
   const { statement_timeout_ms = 30_000, lock_timeout_ms = 10_000 } = options;
   const own = user === PLATFORM_ROLE;
   const settings = {

@@ -198,3 +198,15 @@ export async function markBranchDeleted(trx: StoreTransaction, id: string): Prom
     .where('id', '=', id)
     .execute();
 }
+
+/** Branches whose time is over, those that wait longest first. */
+export function findExpiredBranches(store: Store, now: Date): Promise<Pick<BranchRow, 'id' | 'project_id'>[]> {
+  return store
+    .selectFrom('branches')
+    .select(['id', 'project_id'])
+    .where('deleted_at', 'is', null)
+    .where('expires_at', '<=', now)
+    .orderBy('expires_at')
+    .limit(100)
+    .execute();
+}

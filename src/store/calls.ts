@@ -91,23 +91,32 @@ export async function enqueueCall(store: Store | StoreTransaction, callId: CallI
     job_key := ${callId}::text, run_at := ${run_at ?? null}::timestamptz, max_attempts := 25)`.execute(store);
 }
 
+/** What is being deleted. */
+interface CancelScope {
+  readonly project_id?: string;
+  readonly branch_id?: string;
+  readonly endpoint_id?: string;
+  readonly timeline_id?: string;
+}
+
+/** Unfinished operations on it. A snapshot that was asked for is made even when its branch goes. */
+const inScope = (scope: CancelScope) => sql<boolean>`(
+  operations.status in ('scheduling', 'running')
+  and (operations.project_id = ${scope.project_id ?? null}
+    or operations.branch_id = ${scope.branch_id ?? null} and operations.arguments->>'snapshot_id' is null
+    or operations.endpoint_id = ${scope.endpoint_id ?? null}
+    or operations.timeline_id = ${scope.timeline_id ?? null}::uuid)
+)`;
+
 /**
  * Cancels what is unfinished on something that is being deleted: what has begun and is being run is asked to stop
  * (`cancelling`), the rest never runs.
  */
-export async function cancelUnfinished(
-  trx: StoreTransaction,
-  scope: { readonly project_id?: string; readonly branch_id?: string; readonly endpoint_id?: string },
-): Promise<void> {
+export async function cancelUnfinished(trx: StoreTransaction, scope: CancelScope): Promise<void> {
   const { rows: calls } = await sql<{ id: string }>`
     select calls.id from calls
     where calls.finished_at is null and exists (
-      select from operations
-      where operations.call_id = calls.id
-        and operations.status in ('scheduling', 'running')
-        and (operations.project_id = ${scope.project_id ?? null}
-          or operations.branch_id = ${scope.branch_id ?? null}
-          or operations.endpoint_id = ${scope.endpoint_id ?? null})
+      select from operations where operations.call_id = calls.id and ${inScope(scope)}
     )
     order by calls.seq for update`.execute(trx);
   for (const { id } of calls) {
@@ -117,11 +126,7 @@ export async function cancelUnfinished(
         finished_at = case when started_at is not null and calls.held_by is not null then null else now() end,
         updated_at = clock_timestamp()
       from calls
-      where calls.id = operations.call_id and calls.id = ${id}
-        and operations.status in ('scheduling', 'running')
-        and (operations.project_id = ${scope.project_id ?? null}
-          or operations.branch_id = ${scope.branch_id ?? null}
-          or operations.endpoint_id = ${scope.endpoint_id ?? null})`.execute(trx);
+      where calls.id = operations.call_id and calls.id = ${id} and ${inScope(scope)}`.execute(trx);
     await sql`
       update calls set finished_at = now()
       where id = ${id} and held_by is null and not exists (

@@ -9,13 +9,20 @@ import type { EndpointRow, ProjectRow, TimelineRow } from './schema.ts';
 export async function observeTimelineReady(
   store: Store,
   id: TimelineId,
-  seen: { volume: { driver: string; id: string }; system_identifier: string },
+  seen: {
+    volume: { driver: string; id: string };
+    system_identifier: string;
+    /** Where its history begins, if it has one. */
+    birth?: { lsn: string; at: Date };
+  },
 ): Promise<void> {
   await store
     .updateTable('timelines')
     .set({
       volume: JSON.stringify(seen.volume),
       system_identifier: seen.system_identifier,
+      birth_lsn: seen.birth?.lsn,
+      birth_at: seen.birth?.at,
       ready_at: sql<Date>`coalesce(ready_at, clock_timestamp())`,
     })
     .where('id', '=', id)
@@ -46,7 +53,7 @@ export async function observeTimelineSize(
     .execute();
 }
 
-/** The point of its parent that a branch begins at. */
+/** The point of its parent that a branch begins at; a root branch has none. */
 export async function observeBranchPoint(
   store: Store,
   id: BranchId,
@@ -56,6 +63,7 @@ export async function observeBranchPoint(
     .updateTable('branches')
     .set({ parent_lsn: point.lsn, parent_timestamp: point.timestamp })
     .where('id', '=', id)
+    .where('parent_id', 'is not', null)
     .execute();
 }
 

@@ -113,7 +113,10 @@ export async function markProjectDeleted(trx: StoreTransaction, id: ProjectId): 
     await sql`update ${sql.table(table)} set deleted_at = now(), updated_at = now()
       where project_id = ${id} and deleted_at is null`.execute(trx);
   }
-  await sql`update timelines set deleted_at = now() where project_id = ${id} and deleted_at is null`.execute(trx);
+  for (const table of ['timelines', 'snapshots'] as const) {
+    await sql`update ${sql.table(table)} set deleted_at = now()
+      where project_id = ${id} and deleted_at is null`.execute(trx);
+  }
   return trx
     .updateTable('projects')
     .set({ deleted_at: sql<Date>`now()`, updated_at: sql<Date>`now()` })

@@ -113,6 +113,8 @@ export interface TimelineSnapshotsTable {
   volume: OptionalJson<{ driver: string; id: string }>;
   lsn: string | null;
   taken_at: OptionalTime;
+  unshared_size_bytes: number | null;
+  measured_at: OptionalTime;
   purged_at: OptionalTime;
 }
 
@@ -152,12 +154,42 @@ export interface BranchesTable {
   restored_as: string | null;
 }
 
+/** Rows of `roles` and `databases` as they are kept in a snapshot: times and bytes as texts. */
+export interface SnapshotConfig {
+  readonly roles: readonly SnapshotRole[];
+  readonly databases: readonly SnapshotDatabase[];
+}
+
+export interface SnapshotRole {
+  readonly name: string;
+  readonly origin: 'api' | 'sql';
+  readonly can_login: boolean;
+  readonly verifier: string | null;
+  /** Base64; what is sealed is bound to the snapshot's source branch. */
+  readonly sealed_password: string | null;
+  readonly valid_until: string | null;
+  readonly created_at: string;
+  readonly deleted_at: string | null;
+  readonly applied_verifier: string | null;
+}
+
+export interface SnapshotDatabase {
+  readonly name: string;
+  readonly owner_name: string;
+  readonly origin: 'api' | 'sql';
+  readonly created_at: string;
+  readonly deleted_at: string | null;
+  readonly applied_name: string | null;
+  readonly applied_owner_name: string | null;
+}
+
 export interface SnapshotsTable {
   id: string;
   project_id: string;
   source_branch_id: string;
   timeline_id: string;
   name: string;
+  config: Json<SnapshotConfig>;
   lsn: string | null;
   timestamp: OptionalTime;
   manual: Generated<boolean>;
@@ -324,6 +356,8 @@ export type ApiKeyRow = Selectable<ApiKeysTable>;
 export type TimelineRow = Selectable<TimelinesTable>;
 export type TimelineSnapshotRow = Selectable<TimelineSnapshotsTable>;
 export type BranchRow = Selectable<BranchesTable>;
+export type SnapshotRow = Selectable<SnapshotsTable>;
+export type BackupScheduleRow = Selectable<BackupSchedulesTable>;
 export type EndpointRow = Selectable<EndpointsTable>;
 export type RoleRow = Selectable<RolesTable>;
 export type DatabaseRow = Selectable<DatabasesTable>;

@@ -73,6 +73,8 @@ const EXPECTED: Record<PermissionName, Expected> = {
   'project.update': project,
   'branch.read': project,
   'branch.write': project,
+  'snapshot.read': project,
+  'snapshot.write': project,
   'endpoint.read': project,
   'endpoint.write': project,
   'role.read': project,

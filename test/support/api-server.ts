@@ -69,6 +69,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
       store: store.store,
       vault: new Vault(randomBytes(32)),
       installation: { ...INSTALLATION, ...options.installation },
+      history: { resolve: () => Promise.reject(new Error('there is no engine here that could look into the past')) },
     };
     const log: string[] = [];
     const app = await createApi({

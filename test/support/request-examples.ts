@@ -16,6 +16,7 @@ export function examplePath(route: Route, ids: ExampleIds): string {
     ...ids,
     operation_id: UNKNOWN_UUID,
     key_id: '999',
+    snapshot_id: 'snap-unknown-snapshot-12345678',
     role_name: 'neondb_owner',
     database_name: 'neondb',
   };
@@ -60,6 +61,17 @@ export function exampleBody(route: Route, { branch_id }: ExampleIds): Record<str
       annotation_value: { team: 'a' },
     },
     'PATCH /projects/:project_id/branches/:branch_id': { branch: { name: 'another name', protected: false } },
+    'POST /projects/:project_id/branches/:branch_id/snapshot': { name: 'a name' },
+    'PATCH /projects/:project_id/snapshots/:snapshot_id': { snapshot: { name: 'a name' } },
+    'POST /projects/:project_id/snapshots/:snapshot_id/restore': {
+      name: 'a name',
+      target_branch_id: branch_id,
+      finalize_restore: false,
+    },
+    'POST /projects/:project_id/branches/:branch_id/finalize_restore': { name: 'a name' },
+    'PUT /projects/:project_id/branches/:branch_id/backup_schedule': {
+      schedule: [{ frequency: 'yearly', hour: 3, day: 1, month: 2, retention_seconds: 3600 }],
+    },
     'POST /projects/:project_id/endpoints': {
       endpoint: { ...compute, branch_id, type: 'read_write', name: 'a name', disabled: false, pooler_enabled: false },
     },

@@ -36,6 +36,9 @@ export const Branch = Type.Object({
   expires_at: Type.Optional(Timestamp),
   created_by: Type.Object({ name: Type.String(), image: Type.String() }),
   init_source: Type.String(),
+  restore_status: Type.Optional(Type.String()),
+  restored_from: Type.Optional(Type.String()),
+  restored_as: Type.Optional(Type.String()),
 });
 export type Branch = Static<typeof Branch>;
 

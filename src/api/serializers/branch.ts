@@ -30,6 +30,9 @@ export function serializeBranch(row: BranchView): Branch {
     expires_at: optionalTimestamp(row.expires_at),
     created_by: { name: row.creator ?? '', image: '' },
     init_source: row.init_source,
+    restore_status: row.restore_status ?? undefined,
+    restored_from: row.restored_from ?? undefined,
+    restored_as: row.restored_as ?? undefined,
   };
 }
 

@@ -2,10 +2,12 @@ import { createCall } from '../../store/calls.ts';
 import { findDeletedPlaced, findLeftovers } from '../../store/watched.ts';
 import type { EngineContext } from '../context.ts';
 import { forEach } from '../each.ts';
+import { removeUnsettledSnapshots } from '../history/snapshots.ts';
 import { removeCompute } from '../server.ts';
 
 /** Removes what deleted things left behind: computes of endpoints that slept, and volumes whose removal once failed. */
 export async function removeLeftovers(ctx: EngineContext): Promise<void> {
+  await removeUnsettledSnapshots(ctx);
   const placed = await findDeletedPlaced(ctx.store);
   await forEach(ctx, 'leftovers', placed, (endpoint) => removeCompute(ctx, endpoint, 'staged'));
   const leftovers = (await findLeftovers(ctx.store)).map((row) => ({ ...row, id: row.timeline_id ?? row.project_id }));

@@ -1,4 +1,5 @@
 import { findProject, observeRetentionApplied } from '../../store/observations.ts';
+import { thinProject } from '../history/thinning.ts';
 import type { RunOperation } from '../run-call.ts';
 
 /** Makes the restore window that was asked for the one that is kept. */
@@ -7,5 +8,6 @@ export const applyStorageConfig: RunOperation = async (ctx, operation) => {
   if (!project || project.deleted_at) return 'skipped';
   if (project.applied_history_retention_seconds === project.history_retention_seconds) return 'skipped';
   await observeRetentionApplied(ctx.store, project.id, project.history_retention_seconds);
+  await thinProject(ctx, project.id);
   return 'finished';
 };

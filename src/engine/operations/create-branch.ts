@@ -1,10 +1,28 @@
+import type { SnapshotId } from '../../domain/ids.ts';
+import type { Lsn } from '../../domain/lsn.ts';
+import { readDatabases } from '../../postgres/databases.ts';
+import { readRoles } from '../../postgres/roles.ts';
+import { adoptConfig } from '../../store/learned.ts';
 import { findProject, findTimeline, observeBranchPoint, observeTimelineReady } from '../../store/observations.ts';
+import { adoptSnapshotConfig } from '../../store/snapshot-config.ts';
+import { observeSnapshotPoint } from '../../store/snapshots.ts';
+import { finalizeRestored } from '../finalize-restored.ts';
 import { discardTimeline } from '../first-start.ts';
+import { takeBirthSnapshot } from '../history/birth.ts';
 import { makeTimeline } from '../make-timeline.ts';
 import { Revert } from '../revert.ts';
 import type { RunOperation } from '../run-call.ts';
 
-/** Gives a branch its volume: a copy-on-write copy of its parent's. */
+/** Which point of the source's history a branch begins at; none: its head. */
+interface BranchArguments {
+  readonly point?: { readonly lsn: Lsn; readonly timestamp: string };
+  /** The timeline is that of a snapshot of the branch, which stays as it is. */
+  readonly snapshot_id?: SnapshotId;
+  /** The branch takes the place of the one that it was restored as. */
+  readonly finalize_restore?: boolean;
+}
+
+/** Gives a branch its volume: a copy-on-write copy of its parent's, as it is or as it was. */
 export const createBranch: RunOperation = async (ctx, operation, signal) => {
   const timeline = await findTimeline(ctx.store, operation.timeline_id!);
   const source = await findTimeline(ctx.store, operation.source_timeline_id!);
@@ -16,11 +34,27 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
     ctx.logger.error({ timeline_id: timeline.id, err: error }, 'could not undo a branch'),
   );
   revert.add(() => discardTimeline(ctx, timeline.id));
-  const { volume, point } = await makeTimeline(ctx, { timeline, project, source, signal });
-  await observeBranchPoint(ctx.store, operation.branch_id!, point);
+  const { point: asked, snapshot_id, finalize_restore } = operation.arguments as BranchArguments;
+  const { volume, point } = await makeTimeline(ctx, {
+    ...{ timeline, project, source, signal },
+    point: asked && { lsn: asked.lsn, timestamp: new Date(asked.timestamp) },
+    look: async (open) => {
+      await using session = await open('postgres');
+      const seen = { roles: await readRoles(session), databases: await readDatabases(session) };
+      if (asked && snapshot_id) await adoptSnapshotConfig(ctx.intent, snapshot_id, seen);
+      else if (asked) await adoptConfig(ctx.intent, operation.branch_id!, seen);
+    },
+  });
+  if (snapshot_id) await observeSnapshotPoint(ctx.store, snapshot_id, point);
+  else await observeBranchPoint(ctx.store, operation.branch_id!, point);
+  // Nothing is ever written to a snapshot, so that it has no history.
+  const birth = snapshot_id ? undefined : await takeBirthSnapshot(ctx, { timeline, project, volume, signal });
   const system_identifier = source.system_identifier ?? '';
   // Durable, unlike other observations: a volume that is not known to be ready is made anew, whatever it holds by then.
-  await observeTimelineReady(ctx.intent, timeline.id, { volume, system_identifier });
+  await ctx.intent.transaction().execute(async (trx) => {
+    if (finalize_restore) await finalizeRestored(trx, { project_id: project.id, branch_id: operation.branch_id! });
+    await observeTimelineReady(trx, timeline.id, { volume, system_identifier, birth });
+  });
   revert.disarm();
   return 'finished';
 };

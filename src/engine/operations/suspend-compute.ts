@@ -7,6 +7,7 @@ import {
   observeEndpointStopping,
 } from '../../store/observations.ts';
 import type { EngineContext } from '../context.ts';
+import { takeSuspendSnapshot } from '../history/suspend-snapshot.ts';
 import { prepareStop } from '../prepare-stop.ts';
 import type { RunOperation } from '../run-call.ts';
 import { sessions } from '../sessions.ts';
@@ -42,6 +43,9 @@ export const suspendCompute: RunOperation = async (ctx, operation, signal) => {
     stopPoint('suspend_compute:stopped');
   }
   await observeEndpointStopped(ctx.store, facts.id);
+  if (facts.type === 'read_write' && facts.serves_timeline_id) {
+    await takeSuspendSnapshot(ctx, facts.serves_timeline_id, signal);
+  }
   if (facts.deleted_at) {
     await ctx.compute.ensureRemoved(facts.compute);
     await observeEndpointRemoved(ctx.store, facts.id);

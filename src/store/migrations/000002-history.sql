@@ -19,6 +19,9 @@ create table timeline_snapshots (
   volume jsonb,
   lsn text,
   taken_at timestamptz,
+  -- observed: what its removal would free
+  unshared_size_bytes bigint,
+  measured_at timestamptz,
   purged_at timestamptz
 );
 create index timeline_snapshots_timeline_id_idx on timeline_snapshots (timeline_id, taken_at) where purged_at is null;
@@ -46,6 +49,8 @@ alter table branches
   add column restored_from text,
   add column restored_as text references branches;
 
+create index branches_expires_at_idx on branches (expires_at) where deleted_at is null and expires_at is not null;
+
 -- Snapshots of the API. Each has a timeline of its own, which no branch points at and no compute runs on.
 create table snapshots (
   id text primary key,
@@ -53,6 +58,9 @@ create table snapshots (
   source_branch_id text not null references branches,
   timeline_id uuid not null references timelines,
   name text not null,
+  -- The roles and databases that are in it, as the branch had them; passwords are sealed for the source branch.
+  config jsonb not null,
+  -- observed: everything before lsn is in it
   lsn text,
   "timestamp" timestamptz,
   manual boolean not null default true,

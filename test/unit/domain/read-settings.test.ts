@@ -33,6 +33,8 @@ describe('settings', () => {
       roles: ['api', 'engine', 'gateway'],
       storage: 'auto',
       min_suspend_timeout_seconds: 60,
+      snapshot_wal_bytes: 1024 ** 3,
+      snapshot_interval_seconds: 300,
       keep_computes: false,
       log_level: 'info',
     });
@@ -68,6 +70,13 @@ describe('settings', () => {
     assert.equal(settingsOf({ keepComputes: true }).keep_computes, true);
     assert.equal(settingsOf({}, withEnv({ COPPICE_REQUIRE_TLS: 'Yes' })).require_tls, true);
     assert.equal(settingsOf({ requireTls: 'off' }, withEnv({ COPPICE_REQUIRE_TLS: '1' })).require_tls, false);
+  });
+
+  test('sizes have a unit, of powers of 1024', () => {
+    assert.equal(settingsOf({ snapshotWalBytes: '64MB' }).snapshot_wal_bytes, 64 * 1024 ** 2);
+    for (const size of ['64', '64mb', '0MB', '-1GB', '1.5GB', '1000000MB']) {
+      assert.match(problemsOf({ snapshotWalBytes: size })[0]!, /is not a size; give one such as 64MB or 1GB$/, size);
+    }
   });
 
   test('lists drop repeated items and refuse unknown ones', () => {

@@ -1,0 +1,85 @@
+import { CoppiceError } from '../domain/errors.ts';
+import type { BranchId } from '../domain/ids.ts';
+import type { SchemaReader, SchemaSource, SchemaTable } from '../domain/schema.ts';
+import { findDatabase } from '../store/databases.ts';
+import { findEndpointsOfBranch } from '../store/endpoints.ts';
+import { type AccessibleProject, findBranchOf } from './access.ts';
+import type { ActionContext } from './context.ts';
+
+/** A point of a branch's history; fields as in the API. */
+export interface SchemaPoint {
+  readonly lsn?: string;
+  readonly timestamp?: string;
+}
+
+/** The schema of one database of a branch as SQL. Wakes the branch's compute. */
+export async function readSchemaSql(
+  context: ActionContext,
+  project: AccessibleProject,
+  branch_id: BranchId,
+  database: string,
+  point: SchemaPoint,
+): Promise<string> {
+  return readerOf(context).sql(await findSource(context, project, branch_id, database, point));
+}
+
+/** The tables of one database of a branch. Wakes the branch's compute. */
+export async function readSchemaTables(
+  context: ActionContext,
+  project: AccessibleProject,
+  branch_id: BranchId,
+  database: string,
+  point: SchemaPoint,
+): Promise<readonly SchemaTable[]> {
+  return readerOf(context).tables(await findSource(context, project, branch_id, database, point));
+}
+
+/**
+ * How the schema of one database differs from that of the same database of another branch, the parent if none is named,
+ * as a unified diff. Wakes the computes of both.
+ */
+export async function compareSchemas(
+  context: ActionContext,
+  project: AccessibleProject,
+  compared: { branch_id: BranchId; base_branch_id?: BranchId; database: string },
+  points: { base: SchemaPoint; branch: SchemaPoint },
+): Promise<string> {
+  const reader = readerOf(context);
+  const { database, branch_id } = compared;
+  const branch = await findBranchOf(context.store, project, branch_id);
+  const base_branch_id = compared.base_branch_id ?? branch.parent_id;
+  if (!base_branch_id) {
+    const problem = 'is needed, since the branch has no parent to be compared with';
+    throw new CoppiceError('invalid_request', { field: 'base_branch_id', problem });
+  }
+  const source = await findSource(context, project, branch_id, database, points.branch);
+  const baseSource = await findSource(context, project, base_branch_id, database, points.base);
+  const base = await reader.sql(baseSource);
+  return reader.diff({ database, base, schema: await reader.sql(source) });
+}
+
+/** Where no computes can be reached there is nobody to read. */
+function readerOf({ schemas }: ActionContext): SchemaReader {
+  if (!schemas) throw new CoppiceError('unavailable');
+  return schemas;
+}
+
+async function findSource(
+  { store }: ActionContext,
+  project: AccessibleProject,
+  id: BranchId,
+  name: string,
+  { lsn, timestamp }: SchemaPoint,
+): Promise<SchemaSource> {
+  if (lsn && timestamp) throw new CoppiceError('invalid_request', { field: 'lsn', problem: 'excludes timestamp' });
+  if (lsn || timestamp) throw new CoppiceError('not_available', { feature: 'the schema at an earlier point' });
+  const branch = await findBranchOf(store, project, id);
+  if (!branch.ready_at) throw new CoppiceError('branch_not_ready');
+  const endpoint = (await findEndpointsOfBranch(store, branch.id))?.find(({ type }) => type === 'read_write');
+  if (!endpoint) throw new CoppiceError('branch_without_compute', { verb: 'read its schema', id: branch.id });
+  if (endpoint.disabled) throw new CoppiceError('endpoint_disabled', { id: endpoint.id });
+  // One that was made in SQL is not known yet; only the server can tell, and no compute is woken for a wrong name.
+  const known = await findDatabase(store, branch.id, name);
+  if (!known && endpoint.observed_state !== 'running') throw new CoppiceError('not_found', { noun: 'database' });
+  return { project_id: project.id, branch_id: branch.id, endpoint_id: endpoint.id, database: name };
+}

@@ -1,0 +1,29 @@
+import { type BranchView, markBranchDeleted } from './branches.ts';
+import { cancelUnfinished, createCall } from './calls.ts';
+import type { StoreTransaction } from './connection.ts';
+import { endpointOperation, mayRun } from './endpoint-operations.ts';
+import { findEndpointsOfBranch, markEndpointsDeleted } from './endpoints.ts';
+import type { OperationRow } from './schema.ts';
+import { markTimelineDeleted } from './timelines.ts';
+
+/**
+ * Writes that a branch goes with its endpoints; what is under way on it is cancelled. Belongs behind the project's lock.
+ * Whether it may go was checked.
+ */
+export async function writeBranchDeletion(
+  trx: StoreTransaction,
+  { id, project_id, timeline_id }: Pick<BranchView, 'id' | 'project_id' | 'timeline_id'>,
+): Promise<OperationRow[]> {
+  const endpoints = (await findEndpointsOfBranch(trx, id)) ?? [];
+  await cancelUnfinished(trx, { branch_id: id });
+  await markEndpointsDeleted(
+    trx,
+    endpoints.map((endpoint) => endpoint.id),
+  );
+  await markBranchDeleted(trx, id);
+  await markTimelineDeleted(trx, timeline_id);
+  return createCall(trx, project_id, [
+    ...endpoints.filter(mayRun).map((endpoint) => endpointOperation('suspend_compute', endpoint)),
+    { action: 'delete_timeline', branch_id: id, timeline_id },
+  ]);
+}

@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { BOOTSTRAP_KEY, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { connect, query } from '../support/customer.ts';
+import { createLiveProject } from '../support/live-project.ts';
+import { assertInContract } from '../support/openapi-contract.ts';
+
+const run = promisify(execFile);
+const NEONCTL = fileURLToPath(new URL('../../node_modules/.bin/neonctl', import.meta.url));
+
+const SHOP = `
+  CREATE TYPE mood AS ENUM ('sad', 'fine');
+  CREATE TABLE customers (id int PRIMARY KEY, email varchar(80) NOT NULL UNIQUE, mood mood DEFAULT 'fine');
+  CREATE TABLE orders (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    customer_id int NOT NULL REFERENCES customers (id),
+    net numeric(10,2), gross numeric(10,2) GENERATED ALWAYS AS (net * 1.19) STORED
+  );
+  CREATE VIEW open_orders AS SELECT * FROM orders WHERE net > 0;
+  INSERT INTO customers VALUES (1, 'a@example.test')`;
+
+describe('the schema of a branch', { timeout: 300_000 }, () => {
+  let coppice: TestCoppice;
+  let home: string;
+
+  const neonctl = async (...args: string[]): Promise<string> => {
+    const { stdout } = await run(NEONCTL, [...args, '--no-analytics', '--config-dir', home], {
+      cwd: home,
+      env: {
+        PATH: process.env.PATH,
+        HOME: home,
+        CI: 'true',
+        NEON_API_KEY: BOOTSTRAP_KEY,
+        NEON_API_HOST: `http://localhost:${coppice.api_port}/api/v2`,
+      },
+    });
+    return stdout;
+  };
+  const get = async (path: string) => {
+    const { status, body } = await coppice.call('GET', path);
+    assertInContract({ method: 'GET', url: `/api/v2${path}`, status, body });
+    return { status, body };
+  };
+
+  before(async () => {
+    home = await mkdtemp(join(tmpdir(), 'home-'));
+    coppice = await startCoppice();
+  });
+  after(async () => {
+    await coppice?.stop();
+    await removeDataDirectory(coppice.data_directory);
+    await rm(home, { recursive: true, force: true });
+  });
+
+  for (const pg_version of [16, 17, 18]) {
+    it(`is shown, compared and followed by neonctl on ${pg_version}`, async () => {
+      const project = await createLiveProject(coppice, { pg_version });
+      await query(project.uri, SHOP);
+      const child = await coppice.must('POST', `${project.path}/branches`, {
+        branch: { name: 'preview' },
+        endpoints: [{ type: 'read_write' }],
+      });
+      await coppice.settled(project.id);
+      const schemaOf = (branch: string, more = '') =>
+        get(`${project.path}/branches/${branch}/schema?db_name=${project.database}${more}`);
+
+      const before = await schemaOf(child.branch.id);
+      assert.equal(before.status, 200);
+      assert.match(before.body.sql, /CREATE TABLE public\.customers \(\n {4}id integer NOT NULL,/);
+      assert.match(before.body.sql, /CREATE VIEW public\.open_orders AS/);
+      assert.doesNotMatch(before.body.sql, /a@example\.test/);
+      const compare = `${project.path}/branches/${child.branch.id}/compare_schema?db_name=${project.database}`;
+      assert.deepEqual((await get(compare)).body, { diff: '' });
+
+      const [connection] = child.connection_uris;
+      await query(connection.connection_uri, 'ALTER TABLE customers ADD COLUMN since date');
+      await project.suspend();
+      const { diff } = (await get(compare)).body;
+      assert.match(diff, /^--- a\/neondb\n\+\+\+ b\/neondb\n@@ /);
+      assert.match(diff, /^\+ {4}since date$/m);
+      assert.equal(await project.state(), 'active');
+
+      const printed = await neonctl('branches', 'schema-diff', 'main', 'preview', '--project-id', project.id);
+      assert.match(printed, /^\+ {4}since date$/m);
+
+      const { tables } = (await schemaOf(child.branch.id, '&format=json')).body.json;
+      assert.deepEqual(
+        tables.map((table: { name: string }) => table.name),
+        ['customers', 'orders'],
+      );
+      assert.deepEqual(tables[1], {
+        schema: 'public',
+        name: 'orders',
+        columns: [
+          { name: 'id', type: 'bigint', nullable: false, generated: false },
+          { name: 'customer_id', type: 'integer', nullable: false, generated: false },
+          { name: 'net', type: 'numeric(10,2)', nullable: true, generated: false },
+          { name: 'gross', type: 'numeric(10,2)', nullable: true, generated: true },
+        ],
+        constraints: [
+          { type: 'primary_key', name: 'orders_pkey', columns: ['id'] },
+          {
+            type: 'foreign_key',
+            name: 'orders_customer_id_fkey',
+            columns: ['customer_id'],
+            referenced_table: { schema: 'public', table: 'customers', columns: ['id'] },
+          },
+        ],
+      });
+      // The role that read is nobody's business.
+      const { roles } = (await get(`${project.path}/branches/${child.branch.id}/roles`)).body;
+      assert.deepEqual(
+        roles.map(({ name }: { name: string }) => name),
+        [project.role],
+      );
+    });
+  }
+
+  it('is read of a thousand tables, by several at once', async () => {
+    const project = await createLiveProject(coppice);
+    await query(
+      project.uri,
+      `DO $$ BEGIN FOR i IN 1..1000 LOOP
+         EXECUTE format('CREATE TABLE t%s (id bigint PRIMARY KEY, a text NOT NULL UNIQUE, b timestamptz DEFAULT now())', i);
+       END LOOP; END $$`,
+    );
+    const path = `${project.branch_path}/schema?db_name=${project.database}`;
+    const answers = await Promise.all([get(path), get(path), get(`${path}&format=json`)]);
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [200, 200, 200],
+    );
+    assert.equal(answers[0].body.sql.match(/^CREATE TABLE /gm).length, 1000);
+    assert.equal(answers[0].body.sql, answers[1].body.sql);
+    assert.equal(answers[2].body.json.tables.length, 1000);
+  });
+
+  it('is refused where it cannot be read', async () => {
+    const project = await createLiveProject(coppice);
+    const bare = await coppice.must('POST', `${project.path}/branches`, { branch: { name: 'bare' } });
+    await coppice.settled(project.id);
+    const statusOf = async (path: string) => (await get(`${project.path}/branches/${path}`)).status;
+    assert.equal(await statusOf(`${project.branch_id}/schema?db_name=nothing`), 404);
+    assert.equal(await statusOf(`${project.branch_id}/schema`), 400);
+    assert.equal(await statusOf(`${project.branch_id}/schema?db_name=neondb&format=xml`), 400);
+    assert.equal(await statusOf(`${bare.branch.id}/schema?db_name=neondb`), 422);
+    assert.equal(await statusOf(`${project.branch_id}/compare_schema?db_name=neondb`), 400);
+    // A lock of the customer's holds a reading up, not for ever.
+    await using client = await connect(project.uri);
+    await client.query('CREATE TABLE locked (id int); BEGIN; LOCK TABLE locked');
+    const { status, body } = await get(`${project.branch_path}/schema?db_name=neondb`);
+    assert.equal(status, 422);
+    assert.match(body.message, /lock/);
+  });
+
+  it('is read by a role that a customer cannot use, nor make first', async () => {
+    const project = await createLiveProject(coppice);
+    await query(project.uri, 'CREATE ROLE coppice_schema_reader LOGIN');
+    const path = `${project.branch_path}/schema?db_name=neondb`;
+    assert.match((await get(path)).body.message, /coppice_schema_reader is in the way/);
+    await query(project.uri, 'DROP ROLE coppice_schema_reader');
+    assert.equal((await get(path)).status, 200);
+    for (const statement of ['SET ROLE', 'GRANT coppice_schema_reader TO CURRENT_USER --', 'ALTER ROLE', 'DROP ROLE']) {
+      const attempt = query(project.uri, `${statement} coppice_schema_reader`);
+      await assert.rejects(attempt, statement);
+    }
+  });
+});
