@@ -67,14 +67,19 @@ export async function endSegmentAt(path: string, position: bigint, wal_segment_b
 
 /**
  * Where the replay of a data directory ended that was promoted since: the last line of the history file that the
- * promotion wrote.
+ * promotion wrote. The control file tells of the promotion only after the next checkpoint.
  */
 export async function replayedTo(dataDirectory: string): Promise<Lsn> {
-  const { timeline } = await readControlFile(dataDirectory);
-  const name = `${timeline.toString(16).toUpperCase().padStart(8, '0')}.history`;
-  const text = await inDirectory(join(dataDirectory, 'pg_wal'), (wal) => readPlainFile(join(wal, name), HISTORY_BYTES));
-  const [, lsn] = /^\d+\t(\S+)/.exec(text.toString().trim().split('\n').at(-1) ?? '') ?? [];
-  if (!lsn) throw new Error(`${name} does not tell where its Postgres timeline begins`);
-  parseLsn(lsn);
-  return lsn;
+  return inDirectory(join(dataDirectory, 'pg_wal'), async (wal) => {
+    const newest = (await readdir(wal))
+      .filter((name) => /^[0-9A-F]{8}\.history$/.test(name))
+      .sort()
+      .at(-1);
+    if (!newest) throw new Error(`${dataDirectory} was not promoted`);
+    const text = (await readPlainFile(join(wal, newest), HISTORY_BYTES)).toString();
+    const [, lsn] = /^\d+\t(\S+)/.exec(text.trim().split('\n').at(-1) ?? '') ?? [];
+    if (!lsn) throw new Error(`${newest} does not tell where its Postgres timeline begins`);
+    parseLsn(lsn);
+    return lsn;
+  });
 }

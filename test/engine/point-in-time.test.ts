@@ -42,9 +42,10 @@ describe('a branch at a point of its parent', { timeout: 600_000 }, () => {
 
   const ask = (branch: object, path = parent.path) =>
     coppice.call('POST', `${path}/branches`, { branch, endpoints: [{ type: 'read_write' }] });
+  // biome-ignore lint/suspicious/noExplicitAny: shapes are the contract test's business
   const create = async (branch: object): Promise<{ child: LiveProject; created: any }> => {
     const { status, body } = await ask(branch);
-    assert.equal(status, 201, JSON.stringify(body));
+    assert.equal(status, 201, `${JSON.stringify(body)}\n${coppice.output()}`);
     await coppice.settled(parent.id);
     return { child: liveProject(coppice, body), created: body.branch };
   };

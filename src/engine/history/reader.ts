@@ -75,7 +75,7 @@ async function find(past: Past, asked: AskedPoint, oldest: HistoryPoint): Promis
 async function stateAt({ ctx, timeline, floor, head }: Past, timestamp_us: bigint): Promise<HistoryPoint> {
   const log = await openLog(ctx, timeline, { from: floor.lsn, to: head.lsn });
   const cut = await findTimeCut(log, timestamp_us, head.lsn);
-  return cut && parseLsn(cut.lsn) > parseLsn(floor.lsn) ? cut : floor;
+  return cut && parseLsn(cut.lsn) > parseLsn(floor.lsn) ? { lsn: cut.lsn, timestamp: cut.timestamp } : floor;
 }
 
 async function snapshotTime({ ctx, timeline, floor }: Past, lsn: Lsn): Promise<Date> {
