@@ -36,13 +36,15 @@ export async function segmentsOf(dataDirectory: string, holding: bigint): Promis
   const names: string[] = [];
   for (let at = first; there.has(nameAt(at)); at += size) names.push(nameAt(at));
   const reads: string[] = [];
+  const contents = new Map<string, Promise<Buffer>>();
   return {
     wal_segment_bytes,
     names,
     reads,
     read: (name) => {
       reads.push(name);
-      return readFile(join(directory, name));
+      if (!contents.has(name)) contents.set(name, readFile(join(directory, name)));
+      return contents.get(name)!;
     },
   };
 }

@@ -21,7 +21,7 @@ const COMMIT_SEGMENTS_MAX = 64;
  * lie a commit that is later than the ones behind it.
  */
 const DISORDER_US = 2_000_000n;
-const DISORDER_SEGMENTS_MAX = 64;
+const DISORDER_SEGMENTS_MAX = 16;
 const PAGE = BigInt(WAL_PAGE_BYTES);
 
 /**

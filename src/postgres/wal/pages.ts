@@ -16,8 +16,9 @@ const MAJOR_OF_MAGIC: ReadonlyMap<number, number> = new Map([
 
 const FIRST_IS_CONTINUED = 0x0001;
 const LONG_HEADER = 0x0002;
-const FIRST_IS_OVERWRITE = 0x0004;
-const ALL_FLAGS = 0x0007;
+const FIRST_IS_OVERWRITE = 0x0008;
+/** 0x0004 says that full-page images may be left out (`XLP_BKP_REMOVABLE`), which is nothing to us. */
+const ALL_FLAGS = 0x000f;
 
 /** What `pageProblem` says of a page that nobody wrote yet. */
 export const NOT_WRITTEN = 'there are zeros';
