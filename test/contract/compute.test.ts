@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync } from 'node:fs';
+import { chownSync, existsSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import type pg from 'pg';
 import { ask, enter, openComputes, postmasterPid, processesOf, serversOf } from '../support/computes.ts';
@@ -66,6 +67,34 @@ for (const major of MAJORS) {
       await driver.ensureConfigured(ref, { ...files, 'pg_hba.conf': 'local all all reject\n' });
       await assert.rejects(ask(driver, ref, 'select 1'), { code: '28000' });
       assert.equal(postmasterPid(spec), pid);
+    });
+
+    for (const hot_standby of ['off', 'on']) {
+      test(`ends a recovery when it is promoted, with hot_standby ${hot_standby}, and stays what it is then`, async () => {
+        const spec = await computes.newSpec(major, { conf: `hot_standby = ${hot_standby}\n` });
+        const signal = join(spec.data_directory, 'standby.signal');
+        writeFileSync(signal, '');
+        const { uid, gid } = statSync(spec.data_directory);
+        chownSync(signal, uid, gid);
+        const ref = await driver.ensureRunning(spec);
+        const pid = postmasterPid(spec);
+        if (hot_standby === 'on') assert.equal(await ask(driver, ref, 'select pg_is_in_recovery()'), true);
+        else await assert.rejects(ask(driver, ref, 'select 1'), { code: '57P03' });
+        for (const _ of [1, 2]) {
+          await driver.ensurePromoted(ref);
+          assert.equal(await ask(driver, ref, 'select pg_is_in_recovery()'), false);
+        }
+        assert.equal(postmasterPid(spec), pid);
+        assert.deepEqual(
+          ['promote', 'standby.signal'].filter((name) => existsSync(join(spec.data_directory, name))),
+          [],
+        );
+      });
+    }
+
+    test('says so when it is to be promoted and does not run', async () => {
+      const spec = await computes.newSpec(major);
+      await assert.rejects(driver.ensurePromoted({ driver: 'process', id: spec.id }), /does not run/);
     });
 
     test('lets go of its clients when it is stopped in the middle of a transaction', async () => {

@@ -70,9 +70,18 @@ export function removePostmasterFile(data_directory: string): void {
 const CONTROL_STATE_OFFSET = 16;
 const SHUT_DOWN = [1, 2];
 
+const IN_PRODUCTION = 6;
+
+function controlState(data_directory: string): number | undefined {
+  const control = readPlainFile(join(data_directory, 'global/pg_control'));
+  return control && control.length >= CONTROL_STATE_OFFSET + 4 ? control.readInt32LE(CONTROL_STATE_OFFSET) : undefined;
+}
+
 /** Whether the server shut down in good order; undefined where that cannot be read. */
 export function wasShutDown(data_directory: string): boolean | undefined {
-  const control = readPlainFile(join(data_directory, 'global/pg_control'));
-  if (!control || control.length < CONTROL_STATE_OFFSET + 4) return undefined;
-  return SHUT_DOWN.includes(control.readInt32LE(CONTROL_STATE_OFFSET));
+  const state = controlState(data_directory);
+  return state === undefined ? undefined : SHUT_DOWN.includes(state);
 }
+
+/** Whether a server that runs takes writes: it is not, or no longer, in recovery. */
+export const isInProduction = (data_directory: string): boolean => controlState(data_directory) === IN_PRODUCTION;

@@ -1,6 +1,7 @@
-import { closeSync, constants, fchownSync, openSync } from 'node:fs';
+import { closeSync, constants, fchownSync, openSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { isInProduction } from './data-directory.ts';
 import { isSameProcess, type ProcessIdentity, signalProcess, startSeconds } from './processes.ts';
 import type { ComputeRecord } from './record.ts';
 import { serverFile } from './server.ts';
@@ -20,18 +21,22 @@ export async function promote(
   signal: AbortSignal,
 ): Promise<void> {
   const began_seconds = startSeconds(server);
+  const file = join(data_directory, 'promote');
   for (let asked_at = 0; ; ) {
     const status = serverFile(server, data_directory, began_seconds)?.status;
-    if (status === 'ready') return;
+    // A hot standby is ready, too.
+    if (status === 'ready' && isInProduction(data_directory)) break;
     if (!isSameProcess(server)) throw new ServerEnded('the server ended while it recovered');
     signal.throwIfAborted();
-    if (status === 'standby' && Date.now() - asked_at >= ASK_EVERY_MS) {
-      makeFile(join(data_directory, 'promote'), owner);
+    if ((status === 'standby' || status === 'ready') && Date.now() - asked_at >= ASK_EVERY_MS) {
+      makeFile(file, owner);
       signalProcess(server, 'SIGUSR1');
       asked_at = Date.now();
     }
     await delay(POLL_MS);
   }
+  // It was asked once more after it had begun.
+  rmSync(file, { force: true });
 }
 
 function makeFile(path: string, owner: ComputeRecord['owner']): void {
