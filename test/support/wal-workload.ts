@@ -72,6 +72,8 @@ export async function runWorkload(
       const own = `w${number}`;
       await session.query(`CREATE TABLE IF NOT EXISTS public.${own} (id bigserial PRIMARY KEY, body bytea, n int)`);
       await session.query(`ALTER TABLE public.${own} ALTER body SET STORAGE EXTERNAL`);
+      const several = "decode(repeat('5a', 2500000), 'hex')";
+      if (number === 0) await session.query(`SELECT pg_logical_emit_message(false, 'm', ${several})`);
       for (let step = 0; step < steps; step++) await oneStep(session, own, random, seen);
     }),
   );

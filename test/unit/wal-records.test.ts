@@ -115,6 +115,8 @@ describe('records', () => {
     const { records } = await readAll(log);
     assert.equal(formatLsn(records[1]!.end), '0/1100000');
     assert.deepEqual(places(records), places(log.written));
+    // The position lies in the zeros behind it.
+    assert.deepEqual(places((await readAll(log, log.start + 500_000n)).records), places(log.written.slice(2)));
   });
 
   test('that a crash cut off are left out where the server wrote on behind them', async () => {

@@ -79,7 +79,15 @@ interface Bounds {
 async function firstStart(log: Log, position: bigint, until: bigint): Promise<bigint | LogEnd> {
   for (let address = position - (position % PAGE); ; address += PAGE) {
     if (address >= until) return reached(address);
-    const page = await log.pageAt(address);
+    let page = await log.pageAt(address);
+    if ('why' in page && page.why === 'zeros') {
+      // Zeros follow a switch, too; then the log goes on with the next segment.
+      const next = address - (address % log.segment_bytes) + log.segment_bytes;
+      const behind = next < until ? await log.pageAt(next) : page;
+      if ('why' in behind) return page;
+      page = behind;
+      address = next;
+    }
     if ('why' in page) return page;
     const { continues, remaining_bytes, header_bytes } = page.header;
     const first = header_bytes + (continues ? aligned(remaining_bytes) : 0);
