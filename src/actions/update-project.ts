@@ -60,6 +60,11 @@ async function followUps(trx: StoreTransaction, before: ProjectRow, after: Proje
   if (after.history_retention_seconds !== before.history_retention_seconds) {
     operations.push({ action: 'apply_storage_config' });
   }
+  if (after.history_retention_seconds > 0 !== before.history_retention_seconds > 0) {
+    // Servers are told where their log goes before anything is thrown away.
+    const running = ((await findEndpointsOfProject(trx, after.id)) ?? []).filter(willRun);
+    operations.unshift(...running.map((endpoint) => endpointOperation('apply_config', endpoint)));
+  }
   if (after.settings.enable_logical_replication === true && before.settings.enable_logical_replication !== true) {
     // It is read when a server starts.
     for (const endpoint of ((await findEndpointsOfProject(trx, after.id)) ?? []).filter(willRun)) {

@@ -11,6 +11,8 @@ export interface StatusReport {
   readonly endpoints_idle: number;
   readonly operations_unfinished: number;
   readonly operations_failed: number;
+  /** Files of histories that are missing or damaged. */
+  readonly history_damages: number;
   /** Undefined before the storage was looked at. */
   readonly storage?: { readonly driver: string; readonly free_bytes: number; readonly total_bytes: number };
 }
@@ -43,6 +45,9 @@ function formatStatus(status: StatusReport): string {
     ['computes', `${status.endpoints_active} active, ${status.endpoints_idle} idle`],
     ['operations', `${status.operations_unfinished} unfinished, ${status.operations_failed} failed in the last day`],
   ];
+  if (status.history_damages > 0) {
+    rows.push(['history', `${status.history_damages} damaged; coppice doctor tells more`]);
+  }
   const gib = (bytes: number) => (bytes / 1024 ** 3).toFixed(1);
   if (storage) {
     rows.push(['storage', `${storage.driver}, ${gib(storage.free_bytes)} of ${gib(storage.total_bytes)} GiB free`]);

@@ -153,6 +153,11 @@ export const SETTINGS = {
     default: '300',
     description: 'A running server that writes less is snapshotted after so long, if it wrote at all.',
   },
+  archive_check_interval_seconds: {
+    type: 'seconds',
+    default: '86400',
+    description: 'How often every archived segment of write-ahead log is read and compared with its checksum.',
+  },
   keep_computes: {
     type: 'boolean',
     default: 'false',

@@ -6,6 +6,7 @@ import { pgHba, pgIdent } from '../postgres/access.ts';
 import { postgresqlConf, quietConf, type SettingsSource } from '../postgres/settings.ts';
 import type { EndpointFacts } from '../store/observations.ts';
 import type { EngineContext, EngineDistribution } from './context.ts';
+import { archiveSettings } from './history/archiving.ts';
 
 /** The distribution that a volume is pinned to. */
 export function distributionOf(ctx: EngineContext, id: string): EngineDistribution {
@@ -34,6 +35,7 @@ function settingsSource(ctx: EngineContext, facts: EndpointFacts): SettingsSourc
     range: facts,
     pg_settings: facts.pg_settings,
     logical_replication: facts.project_settings.enable_logical_replication === true,
+    platform: archiveSettings(ctx, facts),
   };
 }
 

@@ -22,6 +22,8 @@ export interface EngineContext {
   readonly storage: StorageDriver;
   /** The log of each timeline. */
   readonly archive: ArchiveDriver;
+  /** How often everything in the archives is compared with its checksums. */
+  readonly archive_check_interval_ms: number;
   /** When a running server is due for a snapshot: after so much log, or after so long when it wrote at all. */
   readonly snapshots: { readonly wal_bytes: number; readonly interval_ms: number };
   readonly distributions: ReadonlyMap<string, EngineDistribution>;

@@ -2,6 +2,7 @@ import type pg from 'pg';
 import type { Change } from '../store/changes.ts';
 import { createCancellations } from './cancellations.ts';
 import { adoptComputes } from './chores/adopt.ts';
+import { checkArchives, takeInAll, takeInRunning, tendArchives } from './chores/archives.ts';
 import { availability } from './chores/availability.ts';
 import { deleteExpired } from './chores/expiry.ts';
 import { idleSuspend } from './chores/idle-suspend.ts';
@@ -65,6 +66,10 @@ export async function startEngine(
     startLoop({ name: 'thinning', interval_ms: 60_000, logger }, () => thinSnapshots(ctx)),
     startLoop({ name: 'schedules', interval_ms: 5_000, logger }, () => makeDueSnapshots(ctx, new Date())),
     startLoop({ name: 'expiry', interval_ms: 5_000, logger }, () => deleteExpired(ctx, new Date())),
+    startLoop({ name: 'archive', interval_ms: 2_000, logger }, takeInRunning(ctx, stopping.signal)),
+    startLoop({ name: 'archive_all', interval_ms: 2_000, logger }, takeInAll(ctx, stopping.signal)),
+    startLoop({ name: 'retention', interval_ms: 15_000, logger }, tendArchives(ctx)),
+    startLoop({ name: 'archive_check', interval_ms: 1_000, logger }, checkArchives(ctx)),
     startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
   ];
   return {

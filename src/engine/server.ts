@@ -16,6 +16,7 @@ import {
 } from '../store/observations.ts';
 import { computeFiles, computeRef, computeSpec, currentSize, specHash } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
+import { readyArchive } from './history/archiving.ts';
 import { prepareStop } from './prepare-stop.ts';
 import type { Revert } from './revert.ts';
 import { sessions } from './sessions.ts';
@@ -66,6 +67,7 @@ export async function bringUp(
     await observeEndpointPlaced(ctx.intent, facts.id, { compute: ref, timeline_id: facts.timeline_id });
   }
   if (!running) await refuseWhenFull(ctx);
+  await readyArchive(ctx, facts);
   // One that runs is taken over, and waited for while it still starts.
   await ctx.compute.ensureRunning(spec, signal);
   if (!running) revert.add(() => ctx.compute.ensureStopped(ref, 'immediate'));
@@ -117,6 +119,7 @@ export async function applyConfigTo(
 
 /** Settings that need no restart reach the running server. */
 export async function reconfigure(ctx: EngineContext, facts: EndpointFacts, ref: ComputeRef): Promise<void> {
+  await readyArchive(ctx, facts);
   await ctx.compute.ensureConfigured(ref, computeFiles(ctx, facts));
   await ctx.compute.ensureResized(ref, currentSize(facts));
   await observeEndpointConfigured(ctx.store, facts.id, specHash(ctx, facts));

@@ -4,6 +4,7 @@ import type { Finding } from '../cli/doctor.ts';
 import type { Settings } from '../domain/settings.ts';
 import { listDistributions } from '../postgres/distributions.ts';
 import { countEverything } from '../store/counts.ts';
+import { findOpenDamages } from '../store/history-damages.ts';
 import { createLogger } from '../watch/logger.ts';
 import { domainResolves } from './domain-names.ts';
 import { withStore } from './keys.ts';
@@ -22,6 +23,7 @@ export async function diagnose(settings: Settings): Promise<Finding[]> {
     lookAtNames,
     lookAtComputes,
     lookAtStore,
+    lookAtHistory,
   ];
   const findings = await Promise.all(parts.map((look) => look(settings)));
   return findings.flat();
@@ -125,6 +127,26 @@ async function lookAtComputes({ data_dir }: Settings): Promise<Finding[]> {
         },
     { subject, verdict: 'good', text: `${computes.length} run for endpoints` },
   ];
+}
+
+const DAMAGES_SHOWN = 20;
+
+/** Each damage is a finding of its own. */
+async function lookAtHistory(settings: Settings): Promise<Finding[]> {
+  const subject = 'history';
+  try {
+    const damages = await withStore(settings, ({ store }) => findOpenDamages(store, DAMAGES_SHOWN));
+    if (damages.length === 0) return [{ subject, verdict: 'good', text: 'nothing is known to be missing or damaged' }];
+    return damages.map(({ project_id, branch_id, detail, found_at }) => ({
+      subject,
+      verdict: 'broken',
+      text: `${branch_id ?? 'a snapshot'} of project ${project_id}: ${detail} (found ${found_at.toISOString()})`,
+      advice: 'Points after it can be restored from the next snapshot on; the branch as it is now is not touched by it.',
+    }));
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+    return [{ subject, verdict: 'worse', text: 'Coppice does not run, so it could not be looked at' }];
+  }
 }
 
 const isRoot = (): boolean => process.getuid?.() === 0;

@@ -201,6 +201,7 @@ function engineContextOf(
     compute: driver,
     storage,
     archive,
+    archive_check_interval_ms: settings.archive_check_interval_seconds * 1000,
     snapshots: {
       wal_bytes: settings.snapshot_wal_bytes,
       interval_ms: settings.snapshot_interval_seconds * 1000,

@@ -53,10 +53,21 @@ export async function copyPlainFile(from: string, to: string, limit_bytes: numbe
   try {
     await copyFile(descriptorPath(handle, from), to, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE_FORCE);
     await giveToOwner(to);
+    await makeWritable(to);
   } catch {
     // Not by letting `copyFile` copy the bytes, which never returns when the file shrinks meanwhile.
     await rm(to, { force: true });
     await writeNewFile(to, await readBytes(handle, from, limit_bytes));
+  } finally {
+    await handle.close();
+  }
+}
+
+/** A copy has the mode of what it was copied from, and a segment that was archived may only be read. */
+async function makeWritable(path: string): Promise<void> {
+  const handle = await openPlain(path);
+  try {
+    await handle.chmod(0o600);
   } finally {
     await handle.close();
   }

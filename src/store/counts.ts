@@ -9,6 +9,8 @@ export interface Counts {
   readonly endpoints_idle: number;
   readonly operations_unfinished: number;
   readonly operations_failed: number;
+  /** What is known to be wrong with histories. */
+  readonly history_damages: number;
 }
 
 export async function countEverything(store: Store): Promise<Counts> {
@@ -19,7 +21,8 @@ export async function countEverything(store: Store): Promise<Counts> {
       (select count(*) from endpoints where deleted_at is null and observed_state in ('running', 'stopping')) as endpoints_active,
       (select count(*) from endpoints where deleted_at is null and observed_state in ('none', 'stopped')) as endpoints_idle,
       (select count(*) from operations where status in ('scheduling', 'running', 'cancelling')) as operations_unfinished,
-      (select count(*) from operations where status = 'failed' and finished_at > now() - interval '1 day') as operations_failed
+      (select count(*) from operations where status = 'failed' and finished_at > now() - interval '1 day') as operations_failed,
+      (select count(*) from history_damages where resolved_at is null) as history_damages
     `.execute(store);
   return rows[0]!;
 }

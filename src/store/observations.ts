@@ -221,6 +221,7 @@ export function findEndpointFacts(store: Store, id: EndpointId) {
       'timelines.applied_config_generation',
       'projects.uid',
       'projects.settings as project_settings',
+      'projects.history_retention_seconds',
     ])
     .where('endpoints.id', '=', id)
     .executeTakeFirst();

@@ -102,6 +102,7 @@ export interface TimelinesTable {
   birth_at: OptionalTime;
   head_lsn: string | null;
   head_at: OptionalTime;
+  archive_checked_at: OptionalTime;
 }
 
 export interface TimelineSnapshotsTable {
@@ -355,6 +356,7 @@ export type ProjectRow = Selectable<ProjectsTable>;
 export type ApiKeyRow = Selectable<ApiKeysTable>;
 export type TimelineRow = Selectable<TimelinesTable>;
 export type TimelineSnapshotRow = Selectable<TimelineSnapshotsTable>;
+export type HistoryDamageRow = Selectable<HistoryDamagesTable>;
 export type BranchRow = Selectable<BranchesTable>;
 export type SnapshotRow = Selectable<SnapshotsTable>;
 export type BackupScheduleRow = Selectable<BackupSchedulesTable>;

@@ -143,9 +143,7 @@ describeArchive('an archive', (target) => {
     const { archive, data_directory, driver, refused: directory } = target();
     const [first, second, third] = names(1, 3) as [string, string, string];
     await archiveAll(target(), [first, second, third]);
-    const check = (name: string) => {
-      if (name === second) throw new Error('it is of another cluster');
-    };
+    const check = (name: string) => (name === second ? 'it is of another cluster' : undefined);
     const { taken, refused } = await driver.takeIn(TIMELINE, check);
     assert.deepEqual(
       taken.map(({ name }) => name),
@@ -162,6 +160,19 @@ describeArchive('an archive', (target) => {
     assert.deepEqual(readFileSync(join(directory, second)), segmentBytes(second));
     assert.equal(readFileSync(join(directory, `${second}.reason`), 'utf8'), 'it is of another cluster\n');
     await assertWhole(target(), [first, third]);
+  });
+
+  test('refuses nothing because whoever checks cannot tell', async () => {
+    await clear(target());
+    const { driver, incoming } = target();
+    const [name] = names(1, 1) as [string];
+    await archiveAll(target(), [name]);
+    const error = Object.assign(new Error('the store is not there'), { code: 'ECONNREFUSED' });
+    const cannot = () => Promise.reject(error);
+    await assert.rejects(driver.takeIn(TIMELINE, cannot), error);
+    assert.deepEqual(readdirSync(incoming), [name]);
+    await driver.takeIn(TIMELINE, accept);
+    await assertWhole(target(), [name]);
   });
 
   test('tells what is damaged or gone, and gives no such file to anybody', async () => {

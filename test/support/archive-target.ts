@@ -38,7 +38,7 @@ export const segmentName = (number: number): string =>
 export const segmentBytes = (name: string): Buffer =>
   Buffer.alloc(SEGMENT_BYTES, Buffer.from(`${name} holds these bytes;`));
 
-export const accept = (): void => undefined;
+export const accept = (): undefined => undefined;
 
 /** Declares the same tests for every file system that archives lie on. */
 export function describeArchive(

@@ -21,8 +21,11 @@ export interface ArchivedFile {
   readonly archived_at: Date;
 }
 
-/** Throws when a file must not be taken in; it is then set aside, and the message is kept beside it. */
-export type CheckSegment = (name: string, bytes: Buffer) => void | Promise<void>;
+/**
+ * Says why a file must not be taken in; it is then set aside, and the reason is kept beside it. What it throws has nothing
+ * to do with the file, and is passed on.
+ */
+export type CheckSegment = (name: string, bytes: Buffer) => string | undefined | Promise<string | undefined>;
 
 export interface TakenIn {
   readonly taken: readonly ArchivedFile[];

@@ -1,12 +1,14 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Lsn, parseLsn } from '../../domain/lsn.ts';
+import { ArchiveError } from '../../drivers/archive/contract.ts';
 import { readControlFile } from '../../postgres/control-file.ts';
 import { copyPlainFile, inDirectory, readPlainFile } from '../../postgres/plain-files.ts';
 import type { WalSegments } from '../../postgres/wal/segments.ts';
 import { walSegmentName, walSegmentNames } from '../../postgres/wal-segment.ts';
 import type { TimelineRow } from '../../store/schema.ts';
 import type { EngineContext } from '../context.ts';
+import { takeInLog } from './take-in.ts';
 
 /** Segments are of 1 MB; a server initialised elsewhere may have larger ones. */
 const SEGMENT_BYTES_MAX = 1024 ** 3;
@@ -73,5 +75,12 @@ async function fromServerOrArchive<T>(
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     }
   }
-  return fromArchive();
+  try {
+    return await fromArchive();
+  } catch (error) {
+    if (!(error instanceof ArchiveError) || error.kind !== 'missing') throw error;
+    // Its server may have handed it over a moment ago.
+    await takeInLog(ctx, timeline.id);
+    return fromArchive();
+  }
 }

@@ -1,4 +1,5 @@
-import { findProject, observeRetentionApplied } from '../../store/observations.ts';
+import { findProject, findUnpurgedTimelines, observeRetentionApplied } from '../../store/observations.ts';
+import { deleteArchive } from '../history/retention.ts';
 import { thinProject } from '../history/thinning.ts';
 import type { RunOperation } from '../run-call.ts';
 
@@ -9,5 +10,8 @@ export const applyStorageConfig: RunOperation = async (ctx, operation) => {
   if (project.applied_history_retention_seconds === project.history_retention_seconds) return 'skipped';
   await observeRetentionApplied(ctx.store, project.id, project.history_retention_seconds);
   await thinProject(ctx, project.id);
+  if (project.history_retention_seconds === 0) {
+    for (const { id } of await findUnpurgedTimelines(ctx.store, project.id)) await deleteArchive(ctx, id);
+  }
   return 'finished';
 };

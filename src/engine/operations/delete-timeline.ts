@@ -2,6 +2,7 @@ import type { TimelineId } from '../../domain/ids.ts';
 import { findPlacedEndpoints, observeTimelinePurged } from '../../store/observations.ts';
 import type { EngineContext } from '../context.ts';
 import { discardTimeline } from '../first-start.ts';
+import { deleteArchive } from '../history/retention.ts';
 import type { RunOperation } from '../run-call.ts';
 import { removeCompute } from '../server.ts';
 import { stopPoint } from '../stop-point.ts';
@@ -21,6 +22,7 @@ export const deleteTimeline: RunOperation = async (ctx, operation) => {
 /** Nothing of the timeline is left on disk. */
 export async function purgeTimeline(ctx: EngineContext, id: TimelineId): Promise<void> {
   await discardTimeline(ctx, id);
+  await deleteArchive(ctx, id);
   stopPoint('delete_timeline:deleted');
   await observeTimelinePurged(ctx.store, id);
 }

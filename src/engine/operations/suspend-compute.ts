@@ -8,6 +8,7 @@ import {
 } from '../../store/observations.ts';
 import type { EngineContext } from '../context.ts';
 import { takeSuspendSnapshot } from '../history/suspend-snapshot.ts';
+import { takeInStopped } from '../history/take-in.ts';
 import { prepareStop } from '../prepare-stop.ts';
 import type { RunOperation } from '../run-call.ts';
 import { sessions } from '../sessions.ts';
@@ -44,6 +45,9 @@ export const suspendCompute: RunOperation = async (ctx, operation, signal) => {
   }
   await observeEndpointStopped(ctx.store, facts.id);
   if (facts.type === 'read_write' && facts.serves_timeline_id) {
+    await takeInStopped(ctx, facts.serves_timeline_id).catch((error) => {
+      ctx.logger.warn({ endpoint_id: facts.id, err: error }, 'the log of a stopped server is taken in later');
+    });
     await takeSuspendSnapshot(ctx, facts.serves_timeline_id, signal);
   }
   if (facts.deleted_at) {

@@ -5,7 +5,9 @@ alter table timelines
   add column birth_lsn text,
   add column birth_at timestamptz,
   add column head_lsn text,
-  add column head_at timestamptz;
+  add column head_at timestamptz,
+  -- observed: when every file of its archive was last compared with its checksum
+  add column archive_checked_at timestamptz;
 
 -- Frozen copies of a timeline's volume that the engine makes, to replay from. The row comes first, so that a copy whose
 -- making was interrupted is known and removed.

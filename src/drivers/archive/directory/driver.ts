@@ -73,7 +73,7 @@ class DirectoryArchive implements ArchiveDriver {
         for (const name of names) {
           const file = { incoming: paths.incoming, group: directory, name, writer, known: known.get(name) };
           try {
-            const entry = await takeFile({ ...file, check: (bytes) => check(name, bytes) });
+            const entry = await takeFile({ ...file, check: async (bytes) => check(name, bytes) });
             if (entry) entries.push(entry);
           } catch (error) {
             if (!(error instanceof RefusedFile)) throw error;
@@ -111,7 +111,9 @@ class DirectoryArchive implements ArchiveDriver {
     const { log } = archivePaths(this.#root, timelineId);
     const files: ArchivedFile[] = [];
     for (const group of (await readdir(log).catch(ignoreAbsent)) ?? []) {
-      files.push(...(await readSums(join(log, group))).values());
+      const there = new Set(await readdir(join(log, group)));
+      const noted = [...(await readSums(join(log, group))).values()];
+      files.push(...noted.filter(({ name }) => there.has(name)));
     }
     return files.sort((a, b) => (a.name < b.name ? -1 : 1));
   }

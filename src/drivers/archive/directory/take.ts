@@ -22,6 +22,9 @@ export class RefusedFile extends Error {
   }
 }
 
+/** Whoever knows what a file should be could not look at it. */
+class CheckFailed extends Error {}
+
 export const sha256Of = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
 const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException).code;
@@ -57,7 +60,7 @@ export interface FileToTake {
   readonly writer: ArchiveWriter | undefined;
   /** What is noted of a file of that name. */
   readonly known: SumsEntry | undefined;
-  readonly check: (bytes: Buffer) => void | Promise<void>;
+  readonly check: (bytes: Buffer) => Promise<string | undefined>;
 }
 
 /**
@@ -69,6 +72,7 @@ export async function takeFile(file: FileToTake): Promise<SumsEntry | undefined>
   try {
     return await take(file);
   } catch (error) {
+    if (error instanceof CheckFailed) throw error.cause;
     const code = codeOf(error);
     if (code === 'ENOENT') return undefined;
     // A socket, a file with too many links, a name that became a directory: whatever it is, its writer made it.
@@ -96,11 +100,10 @@ async function take({ incoming, group, name, writer, known, check }: FileToTake)
     if (known && !known.copy && known.sha256 !== sha256) {
       throw new RefusedFile('another file of that name is in the archive', { keep: true });
     }
-    try {
-      await check(bytes);
-    } catch (error) {
-      throw new RefusedFile((error as Error).message, { keep: true });
-    }
+    const problem = await check(bytes).catch((error) => {
+      throw new CheckFailed('', { cause: error });
+    });
+    if (problem !== undefined) throw new RefusedFile(problem, { keep: true });
     if (!taken) {
       // The name may have come to mean another file since it was opened; ours cannot.
       const beside = `${to}.new`;
