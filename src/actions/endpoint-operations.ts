@@ -2,7 +2,7 @@ import type { NewOperation } from '../store/calls.ts';
 import { endpointOperation, willRun } from '../store/endpoint-operations.ts';
 import type { EndpointView } from '../store/endpoints.ts';
 
-export { endpointOperation, mayRun, type OperationTarget, willRun } from '../store/endpoint-operations.ts';
+export { endpointOperation, mayRun, willRun } from '../store/endpoint-operations.ts';
 
 /**
  * Brings changed roles, databases or settings to the server of an endpoint. One that sleeps is woken for it, and put

@@ -101,4 +101,28 @@ describe('neonctl, unmodified', { timeout: 240_000 }, () => {
     assert.ok(!names(await neonctl('roles', 'list', '--branch', 'main')).includes('leaving'));
     assert.match(await refusal('roles', 'delete', project.role, '--branch', 'main'), /owns databases/);
   });
+
+  it('takes, renames, restores, finalizes and deletes snapshots, by name or id, and sets schedules', async () => {
+    const expires_at = new Date(Date.now() + 3_600_000).toISOString();
+    const taken = await neonctl('snapshots', 'create', '--branch', 'main', '--name', 'v1', '--expires-at', expires_at);
+    assert.deepEqual([taken.name, taken.source_branch_id], ['v1', project.branch_id]);
+    await finishOperations(api, project.id);
+    await neonctl('snapshots', 'update', 'v1', '--name', 'v2', '--clear-expiration');
+    assert.equal((await neonctl('snapshots', 'get', 'v2')).id, taken.id);
+    assert.match(await refusal('snapshots', 'create', '--branch', 'bare'), /only root branches can have snapshots/);
+
+    const copy = await neonctl('snapshots', 'restore', 'v2', '--name', 'copy');
+    await finishOperations(api, project.id);
+    assert.equal(copy.restored_branch.name, 'copy');
+    await neonctl('snapshots', 'schedule', 'set', '--branch', 'main', '--frequency', 'daily', '--hour', '3');
+    await neonctl('snapshots', 'finalize', 'copy', '--name', 'replaced');
+    await finishOperations(api, project.id);
+    assert.equal((await neonctl('branches', 'get', 'main')).id, copy.restored_branch.id);
+    assert.equal((await neonctl('branches', 'get', 'replaced')).id, project.branch_id);
+    assert.deepEqual(await neonctl('snapshots', 'schedule', 'get', '--branch', 'main'), [
+      { frequency: 'daily', hour: 3 },
+    ]);
+    await neonctl('snapshots', 'delete', 'v2');
+    assert.deepEqual(await neonctl('snapshots', 'list'), []);
+  });
 });

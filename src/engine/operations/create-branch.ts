@@ -12,6 +12,7 @@ import { takeBirthSnapshot } from '../history/birth.ts';
 import { makeTimeline } from '../make-timeline.ts';
 import { Revert } from '../revert.ts';
 import type { RunOperation } from '../run-call.ts';
+import { stopPoint } from '../stop-point.ts';
 
 /** Which point of the source's history a branch begins at; none: its head. */
 interface BranchArguments {
@@ -55,6 +56,7 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
     if (finalize_restore) await finalizeRestored(trx, { project_id: project.id, branch_id: operation.branch_id! });
     await observeTimelineReady(trx, timeline.id, { volume, system_identifier, birth });
   });
+  stopPoint('create_branch:ready');
   revert.disarm();
   return 'finished';
 };
