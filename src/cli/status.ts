@@ -9,6 +9,10 @@ export interface StatusReport {
   readonly branches: number;
   readonly endpoints_active: number;
   readonly endpoints_idle: number;
+  /** Those of the engine, that history is made of. */
+  readonly snapshots: number;
+  /** What only one of them holds, as far as it was measured. */
+  readonly snapshots_bytes: number;
   readonly operations_unfinished: number;
   readonly operations_failed: number;
   /** Files of histories that are missing or damaged. */
@@ -49,6 +53,7 @@ function formatStatus(status: StatusReport): string {
     rows.push(['history', `${status.history_damages} damaged; coppice doctor tells more`]);
   }
   const gib = (bytes: number) => (bytes / 1024 ** 3).toFixed(1);
+  rows.push(['history', `${status.snapshots} snapshots, ${gib(status.snapshots_bytes)} GiB of their own`]);
   if (storage) {
     rows.push(['storage', `${storage.driver}, ${gib(storage.free_bytes)} of ${gib(storage.total_bytes)} GiB free`]);
   }

@@ -7,6 +7,9 @@ export interface Counts {
   readonly branches: number;
   readonly endpoints_active: number;
   readonly endpoints_idle: number;
+  /** Snapshots that history is made of, and what only they hold on disk, as far as it was measured. */
+  readonly snapshots: number;
+  readonly snapshots_bytes: number;
   readonly operations_unfinished: number;
   readonly operations_failed: number;
   /** What is known to be wrong with histories. */
@@ -20,6 +23,8 @@ export async function countEverything(store: Store): Promise<Counts> {
       (select count(*) from branches where deleted_at is null) as branches,
       (select count(*) from endpoints where deleted_at is null and observed_state in ('running', 'stopping')) as endpoints_active,
       (select count(*) from endpoints where deleted_at is null and observed_state in ('none', 'stopped')) as endpoints_idle,
+      (select count(*) from timeline_snapshots where purged_at is null and volume is not null) as snapshots,
+      (select coalesce(sum(unshared_size_bytes), 0)::bigint from timeline_snapshots where purged_at is null) as snapshots_bytes,
       (select count(*) from operations where status in ('scheduling', 'running', 'cancelling')) as operations_unfinished,
       (select count(*) from operations where status = 'failed' and finished_at > now() - interval '1 day') as operations_failed,
       (select count(*) from history_damages where resolved_at is null) as history_damages

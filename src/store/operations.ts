@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
-import { anyOf } from './any-of.ts';
+import type { EndpointId } from '../domain/ids.ts';
+import { anyOf, oneOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store } from './connection.ts';
 import type { OperationRow } from './schema.ts';
@@ -28,4 +29,16 @@ export function listOperations(
     .orderBy('created_at', 'desc')
     .$if(limit !== undefined, (query) => query.limit(limit!))
     .execute();
+}
+
+/** Whether somebody waits for the endpoint to start. */
+export async function isStartWaiting(store: Store, endpointId: EndpointId): Promise<boolean> {
+  const row = await store
+    .selectFrom('operations')
+    .select('id')
+    .where('endpoint_id', '=', endpointId)
+    .where('action', '=', 'start_compute')
+    .where('status', 'in', oneOf(['scheduling', 'running', 'cancelling']))
+    .executeTakeFirst();
+  return row !== undefined;
 }

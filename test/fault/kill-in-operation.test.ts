@@ -147,7 +147,7 @@ async function assertRows(coppice: TestCoppice, base: Base, expected: number): P
   assert.equal(result.rows[0].count, expected);
 }
 
-/** Every server belongs to an active endpoint, and every volume to a branch or a template. */
+/** Every server belongs to an active endpoint, and every volume to a branch, a snapshot or a template. */
 async function assertNothingStray(coppice: TestCoppice, data_directory: string): Promise<void> {
   const count = async () => {
     const { projects } = await coppice.must('GET', '/projects?limit=100');
@@ -160,11 +160,14 @@ async function assertNothingStray(coppice: TestCoppice, data_directory: string):
     }
     const names = await readdir(join(data_directory, 'storage/volumes'));
     const volumes = names.filter((name) => !name.startsWith('template-')).length;
-    return { active, branches, volumes, servers: await countServers(data_directory) };
+    const { rows } = await coppice.ownDatabase(
+      'select count(*)::int as snapshots from coppice.timeline_snapshots where purged_at is null',
+    );
+    return { active, branches, volumes, ...rows[0], servers: await countServers(data_directory) };
   };
   const tidy = async () => {
-    const { active, branches, volumes, servers } = await count();
-    return servers === active + 1 && volumes === branches;
+    const { active, branches, snapshots, volumes, servers } = await count();
+    return servers === active + 1 && volumes === branches + snapshots;
   };
   await until(tidy, { what: 'strays to be gone', timeout_ms: 20_000 }).catch(async () => {
     assert.fail(`strays are left: ${JSON.stringify(await count())}`);

@@ -46,8 +46,13 @@ export async function wroteSince(
   // What was removed already was more than nothing.
   if (log.names[0] !== (await nameOfSegment(ctx, volume, from))) return true;
   const end = parseLsn(from) + BigInt((log.names.length + 1) * log.wal_segment_bytes);
-  for await (const { rmgr } of readRecords(log, from, formatLsn(end))) if (!OF_THE_SERVER.has(rmgr)) return true;
-  return false;
+  const records = readRecords(log, from, formatLsn(end));
+  for (;;) {
+    const { done, value } = await records.next();
+    // Where it cannot be read there was something.
+    if (done) return value.why === 'invalid';
+    if (!OF_THE_SERVER.has(value.rmgr)) return true;
+  }
 }
 
 async function nameOfSegment(ctx: EngineContext, volume: VolumeRef, lsn: Lsn): Promise<string> {

@@ -48,7 +48,7 @@ export const suspendCompute: RunOperation = async (ctx, operation, signal) => {
     await takeInStopped(ctx, facts.serves_timeline_id).catch((error) => {
       ctx.logger.warn({ endpoint_id: facts.id, err: error }, 'the log of a stopped server is taken in later');
     });
-    await takeSuspendSnapshot(ctx, facts.serves_timeline_id, signal);
+    await takeSuspendSnapshot(ctx, { timeline_id: facts.serves_timeline_id, endpoint_id: facts.id }, signal);
   }
   if (facts.deleted_at) {
     await ctx.compute.ensureRemoved(facts.compute);
