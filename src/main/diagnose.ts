@@ -141,7 +141,8 @@ async function lookAtHistory(settings: Settings): Promise<Finding[]> {
       subject,
       verdict: 'broken',
       text: `${branch_id ?? 'a snapshot'} of project ${project_id}: ${detail} (found ${found_at.toISOString()})`,
-      advice: 'Points after it can be restored from the next snapshot on; the branch as it is now is not touched by it.',
+      advice:
+        'Points after it can be restored from the next snapshot on; the branch as it is now is not touched by it.',
     }));
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
