@@ -43,7 +43,7 @@ function snapshotsOf(coppice: TestCoppice, { path, id }: LiveProject) {
 const values = async (uri: string) =>
   (await query(uri, 'select value from kept order by value')).map((row) => row.value);
 
-describe('a snapshot of the API', { timeout: 300_000 }, () => {
+describe('a snapshot of the API', { timeout: 600_000 }, () => {
   let coppice: TestCoppice;
   let project: LiveProject;
   let api: ReturnType<typeof snapshotsOf>;
