@@ -110,7 +110,12 @@ async function fillApi(store: TestStore) {
     vault: new Vault(randomBytes(32)),
     installation: {
       ...{ region_id: 'local', domain: 'localhost', pg_port: 5432, domain_resolves: true },
-      ...{ min_suspend_timeout_seconds: 60, default_pg_version: 17, distributions: new Map([[17, 'npm-17']]) },
+      ...{
+        time_travel_timeout_seconds: 30,
+        min_suspend_timeout_seconds: 60,
+        default_pg_version: 17,
+        distributions: new Map([[17, 'npm-17']]),
+      },
     },
     history: { resolve: () => Promise.reject(new Error('reads do not look into the past')) },
   };

@@ -91,7 +91,9 @@ export async function findBranchOf(store: Store, project: AccessibleProject, id:
 /** The project's endpoint, or `not_found`. */
 export async function findEndpointOf(store: Store, project: AccessibleProject, id: EndpointId): Promise<EndpointView> {
   const endpoint = await findEndpoint(store, id);
-  if (endpoint?.project_id !== project.id) throw new CoppiceError('not_found', { noun: 'endpoint' });
+  if (endpoint?.project_id !== project.id || endpoint.ephemeral_of) {
+    throw new CoppiceError('not_found', { noun: 'endpoint' });
+  }
   return endpoint;
 }
 

@@ -13,6 +13,8 @@ export interface InstallationFacts {
   /** False where names below the default domain do not resolve: strings then name `localhost`. */
   readonly domain_resolves: boolean;
   readonly min_suspend_timeout_seconds: number;
+  /** Of computes that were made for clients who look into the past. */
+  readonly time_travel_timeout_seconds: number;
   readonly default_pg_version: number;
   /** Postgres major version -> id of the distribution that new projects get. */
   readonly distributions: ReadonlyMap<number, string>;

@@ -18,7 +18,7 @@ export function deleteEndpoint(
   return context.store.transaction().execute(async (trx) => {
     await lockLiveProject(trx, project.id);
     const endpoint = await findEndpoint(trx, id);
-    if (endpoint?.project_id !== project.id) return undefined;
+    if (endpoint?.project_id !== project.id || endpoint.ephemeral_of) return undefined;
     const branch = await findBranch(trx, endpoint.branch_id);
     if (branch?.protected) throw new CoppiceError('branch_protected', { verb: 'delete the endpoint of a' });
     await cancelUnfinished(trx, { endpoint_id: id });

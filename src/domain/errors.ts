@@ -229,6 +229,12 @@ export const ERRORS = {
       'there is no history at {point}: it reaches from {from_timestamp} (LSN {from_lsn}) to {to_timestamp} (LSN {to_lsn})',
     retry: 'after_change',
   },
+  points_exceeded: {
+    status: 423,
+    code: '',
+    message: 'clients of this project are connected to {limit} points of the past, which is as many as there can be',
+    retry: 'safe',
+  },
   schema_unreadable: {
     status: 422,
     code: '',

@@ -16,6 +16,8 @@ export const LIMITS = {
   endpoints_per_call: 10,
   branch_expiry_seconds_max: 30 * 86_400,
   snapshots_per_project: 1000,
+  /** Points of the past that clients of one project are connected to at the same time. */
+  ephemeral_branches_per_project: 10,
   backup_schedule_items: 20,
   /** Public API: the shortest time for which a scheduled snapshot is kept. */
   snapshot_retention_seconds_min: 3600,

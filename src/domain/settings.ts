@@ -153,6 +153,12 @@ export const SETTINGS = {
     default: '300',
     description: 'A running server that writes less is snapshotted after so long, if it wrote at all.',
   },
+  time_travel_timeout_seconds: {
+    type: 'seconds',
+    default: '30',
+    description:
+      'What was made for clients who look into the past of a branch is removed after so long without activity.',
+  },
   archive_check_interval_seconds: {
     type: 'seconds',
     default: '86400',

@@ -29,13 +29,26 @@ export const computeRef = (ctx: EngineContext, facts: Pick<EndpointFacts, 'id' |
 /** The size that limits are set for: the whole range is the compute's to use. */
 export const currentSize = (range: ComputeRange): ComputeUnits => range.max_cu;
 
+/**
+ * A server that shows the past: nothing written is kept, nobody replicates from it, and what would only tidy it up would
+ * keep it awake.
+ */
+const PAST: SettingsSource['platform'] = {
+  default_transaction_read_only: true,
+  archive_mode: false,
+  autovacuum: false,
+  max_wal_senders: 0,
+  max_replication_slots: 0,
+  max_logical_replication_workers: 0,
+};
+
 function settingsSource(ctx: EngineContext, facts: EndpointFacts): SettingsSource {
   return {
     major: distributionOf(ctx, facts.distribution_id).major,
     range: facts,
     pg_settings: facts.pg_settings,
     logical_replication: facts.project_settings.enable_logical_replication === true,
-    platform: archiveSettings(ctx, facts),
+    platform: facts.ephemeral_of ? PAST : archiveSettings(ctx, facts),
   };
 }
 

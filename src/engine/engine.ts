@@ -4,6 +4,7 @@ import { createCancellations } from './cancellations.ts';
 import { adoptComputes } from './chores/adopt.ts';
 import { checkArchives, takeInAll, takeInRunning, tendArchives } from './chores/archives.ts';
 import { availability } from './chores/availability.ts';
+import { removeEphemeralBranches } from './chores/ephemeral.ts';
 import { deleteExpired } from './chores/expiry.ts';
 import { idleSuspend } from './chores/idle-suspend.ts';
 import { removeLeftovers } from './chores/leftovers.ts';
@@ -70,6 +71,7 @@ export async function startEngine(
     startLoop({ name: 'archive_all', interval_ms: 2_000, logger }, takeInAll(ctx, stopping.signal)),
     startLoop({ name: 'retention', interval_ms: 15_000, logger }, tendArchives(ctx)),
     startLoop({ name: 'archive_check', interval_ms: 1_000, logger }, checkArchives(ctx)),
+    startLoop({ name: 'ephemeral', interval_ms: 2_000, logger }, () => removeEphemeralBranches(ctx)),
     startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
   ];
   return {

@@ -14,24 +14,28 @@ import { parsePrefixedPassword } from '../wire/password-prefix.ts';
 import type { ScramKeys } from '../wire/scram.ts';
 import { mockVerifier, scramMechanisms, startScram } from '../wire/scram-server.ts';
 import type { ByteChannel } from './byte-channel.ts';
-import type { Directory, EndpointEntry } from './contract.ts';
+import type { Directory, EndpointEntry, PointText } from './contract.ts';
 import { refusals } from './refusal.ts';
-import { parseEndpointName, type Route } from './route.ts';
+import { type BranchRoute, namedRoute, type Route, routeTarget } from './route.ts';
 
 /** Who wants in, and what authentication needs to know of the connection. */
 export interface Applicant {
   readonly user: string;
   /** Undefined when only the password can tell. */
   readonly route: Route | undefined;
+  readonly point: PointText | undefined;
   readonly channelBinding: Buffer | undefined;
 }
 
 export interface Authenticated {
   readonly route: Route;
-  readonly entry: EndpointEntry;
+  readonly destination: Destination;
   /** Lets us in to the compute in the client's name. */
   readonly keys: ScramKeys;
 }
+
+/** Where a client may go. Where a branch at a point is, is found out once the client has been let in. */
+export type Destination = EndpointEntry | BranchRoute;
 
 export interface AuthenticationContext {
   readonly directory: Directory;
@@ -70,7 +74,7 @@ async function authenticateScram(
   route: Route,
   context: AuthenticationContext,
 ): Promise<Authenticated> {
-  const { entry, candidate, refreshed } = await findCandidate(route, user, context);
+  const { destination, candidate, refreshed } = await findCandidate(route, user, context);
   channel.write(authenticationSasl(scramMechanisms(channelBinding)));
   const initial = parseSaslInitialResponse(await takePassword(channel));
   if (initial.data === undefined) channel.write(authenticationSaslContinue(''));
@@ -82,34 +86,34 @@ async function authenticateScram(
   });
   channel.write(authenticationSaslContinue(exchange.serverFirst));
   const outcome = exchange.finish(passwordBody(await takePassword(channel)).toString('utf8'));
-  if (outcome && candidate.allowed && entry) {
+  if (outcome && candidate.allowed && destination) {
     channel.write(authenticationSaslFinal(outcome.serverFinal));
-    return { route, entry, keys: outcome.keys };
+    return { route, destination, keys: outcome.keys };
   }
   // The proof was made for the old verifier's salt, so a newer one can only help the next attempt.
-  if (entry && !refreshed) await lookUp(route, user, context, true);
+  if (destination && !refreshed) await lookUp(route, user, context, true);
   throw refusals.passwordWrong(user);
 }
 
 async function authenticateCleartext(
   channel: ByteChannel,
-  { user }: Applicant,
+  { user, point }: Applicant,
   context: AuthenticationContext,
 ): Promise<Authenticated> {
   channel.write(authenticationCleartextPassword());
   const prefixed = parsePrefixedPassword(parsePassword(await takePassword(channel)));
   if (!prefixed) throw refusals.endpointMissing();
-  const route = parseEndpointName(prefixed.endpoint);
-  const { entry, candidate, refreshed } = await findCandidate(route, user, context);
+  const route = namedRoute(prefixed.endpoint, point);
+  const { destination, candidate, refreshed } = await findCandidate(route, user, context);
   let keys = await check(prefixed.password, candidate, context);
-  if (!keys && entry && !refreshed) {
+  if (!keys && destination && !refreshed) {
     const newer = await lookUp(route, user, context, true);
     if (formatVerifier(newer.verifier) !== formatVerifier(candidate.verifier)) {
       keys = await check(prefixed.password, newer, context);
     }
   }
-  if (!keys || !entry) throw refusals.passwordWrong(user);
-  return { route, entry, keys };
+  if (!keys || !destination) throw refusals.passwordWrong(user);
+  return { route, destination, keys };
 }
 
 async function check(
@@ -122,24 +126,33 @@ async function check(
   return allowed ? keys : undefined;
 }
 
-/** The endpoint and whom to check against; asks the running server once when the role seems unable to log in. */
+/** The endpoint or branch and whom to check against; asks the running server once when the role seems unable to log in. */
 async function findCandidate(route: Route, user: string, context: AuthenticationContext) {
-  const entry = await ask(() => context.directory.endpoint(route.endpoint_id));
+  const destination = await ask(() => findDestination(route, context.directory));
   const known = await lookUp(route, user, context, false);
-  if (known.allowed || !entry) return { entry, candidate: known, refreshed: false };
-  return { entry, candidate: await lookUp(route, user, context, true), refreshed: true };
+  if (known.allowed || !destination) return { destination, candidate: known, refreshed: false };
+  return { destination, candidate: await lookUp(route, user, context, true), refreshed: true };
+}
+
+async function findDestination(route: Route, directory: Directory): Promise<Destination | undefined> {
+  if (!('branch_id' in route)) return directory.endpoint(route.endpoint_id);
+  return (await directory.branch(route.branch_id)) ? route : undefined;
 }
 
 async function lookUp(
-  { endpoint_id }: Route,
+  route: Route,
   user: string,
   { directory, mock_secret }: AuthenticationContext,
   refresh: boolean,
 ): Promise<Candidate> {
-  const secret = await ask(() => directory.role(endpoint_id, user, { refresh }));
+  const secret = await ask(() =>
+    'branch_id' in route
+      ? directory.branchRole(route.branch_id, user, { refresh })
+      : directory.role(route.endpoint_id, user, { refresh }),
+  );
   const verifier = secret?.verifier ? parseVerifier(secret.verifier) : undefined;
   if (!secret || !verifier || isReservedRole(user)) {
-    return { verifier: mockVerifier(mock_secret, endpoint_id, user), allowed: false };
+    return { verifier: mockVerifier(mock_secret, routeTarget(route), user), allowed: false };
   }
   const expired = secret.valid_until !== null && secret.valid_until.getTime() <= Date.now();
   return { verifier, allowed: secret.can_login && !expired };

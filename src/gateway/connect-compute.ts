@@ -7,6 +7,7 @@ import { type ComputeSession, logInToCompute } from './compute-login.ts';
 import { type EndpointEntry, WakeError, type Waker } from './contract.ts';
 import { ComputeRefusal, Refusal, refusals } from './refusal.ts';
 import { nextMove, pauseMs } from './retry.ts';
+import type { BranchRoute } from './route.ts';
 
 /** Where the time went, in milliseconds; added to as the connection goes on. */
 export interface ConnectTimes {
@@ -54,6 +55,16 @@ export async function connectCompute(
     }
   }
   throw failure instanceof ComputeRefusal ? failure : refusals.computeUnreachable(failure);
+}
+
+/** Where a branch at a point is. Time runs as for a wake. Throws like `connectCompute`. */
+export async function travel(
+  { branch_id, point, user, times }: BranchRoute & { readonly user: string; readonly times: ConnectTimes },
+  waker: Waker,
+  signal: AbortSignal,
+): Promise<EndpointEntry> {
+  const endpoint_id = await timed(times, 'wake_ms', () => untilAborted(waker.travel(branch_id, point, user), signal));
+  return { endpoint_id, disabled: false, state: 'running' };
 }
 
 const isForClient = (error: unknown): boolean =>

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import type { EndpointId } from '../domain/ids.ts';
+import type { BranchId, EndpointId } from '../domain/ids.ts';
 
 /**
  * What the gateway needs from the rest, handed in by `main`. The gateway never sees the store or a driver.
@@ -21,11 +21,21 @@ export interface EndpointEntry {
   readonly state: 'running' | 'stopping' | 'stopped';
 }
 
+/** A point of a branch's past as a client wrote it, not yet read. */
+export interface PointText {
+  readonly kind: 'lsn' | 'timestamp';
+  readonly text: string;
+}
+
 export interface Directory {
   /** The endpoint, or undefined when there is none. Answers from what this process last heard; cheap. */
   endpoint(id: EndpointId): Promise<EndpointEntry | undefined>;
   /** The role's secret, or undefined. `refresh` asks the running server once more (a password changed in SQL). */
   role(id: EndpointId, name: string, options?: { refresh?: boolean }): Promise<RoleSecret | undefined>;
+  /** Whether there is such a branch. */
+  branch(id: BranchId): Promise<boolean>;
+  /** The secret of the branch's role as it is now, or undefined; as for an endpoint. */
+  branchRole(id: BranchId, name: string, options?: { refresh?: boolean }): Promise<RoleSecret | undefined>;
 }
 
 /** A user-facing reason why an endpoint could not be woken. Its message is shown to the client. */
@@ -44,4 +54,11 @@ export interface Waker {
   dial(id: EndpointId): Promise<Duplex | undefined>;
   /** Resolves once the endpoint's compute accepts connections. Wakes of one endpoint are one start. Throws WakeError. */
   wake(id: EndpointId, signal: AbortSignal): Promise<void>;
+  /**
+   * The endpoint of a read-only copy of a branch as it was at a point. It is made now, or shared with others who are
+   * there; its compute may still have to be woken. Throws WakeError, with the bounds of the history for a point outside.
+   *
+   * @param role who wants to go, and has proved to be that role
+   */
+  travel(id: BranchId, point: PointText, role: string): Promise<EndpointId>;
 }

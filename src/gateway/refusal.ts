@@ -58,6 +58,25 @@ export const refusals = {
     ),
   endpointMalformed: (name: string) =>
     new Refusal('user', '08004', `Project name ('${name}') must contain only alphanumeric characters and hyphen.`),
+  branchWithoutPoint: (id: string) =>
+    new Refusal('user', '08004', `'${id}' is a branch, which is connected to at a point of its history only`, {
+      hint: 'Give a point: `options=neon_timestamp:<time>` or `options=neon_lsn:<lsn>`. For its present connect to an endpoint of the branch.',
+    }),
+  pointOfEndpoint: (id: string) =>
+    new Refusal(
+      'user',
+      '08004',
+      `'${id}' is an endpoint, which has no past: neon_timestamp and neon_lsn go with a branch`,
+      {
+        hint: 'Connect to the same host with the id of the branch in place of that of the endpoint.',
+      },
+    ),
+  pointAmbiguous: () => new Refusal('user', '22023', 'Give one of neon_timestamp and neon_lsn, once.'),
+  optionUnknown: (name: string) =>
+    new Refusal('user', '22023', `unsupported startup parameter in options: ${name}`, {
+      hint: 'Known are neon_timestamp and neon_lsn.',
+    }),
+  replicationOfPast: () => new Refusal('user', '0A000', 'The past of a branch cannot be replicated from.'),
   userMissing: () => new Refusal('user', '28000', "Parameter 'user' is missing in startup packet."),
   passwordWrong: (user: string) => new Refusal('user', '28P01', `password authentication failed for user '${user}'`),
   authenticationTimeout: () => new Refusal('user', '57014', 'Authentication timed out'),
@@ -81,11 +100,17 @@ export const refusals = {
   controlPlane: (cause: unknown) => new Refusal('controlplane', 'XX000', 'Control plane request failed', { cause }),
 } as const;
 
+/** The class of SQLSTATEs of what a client wrote. */
+const DATA_EXCEPTION = '22';
+
 /** Whatever ended a connection before its session; what is not known becomes a refusal that says nothing of the inside. */
 export function toRefusal(error: unknown): Refusal | ComputeRefusal | ClientGone {
   if (error instanceof Refusal || error instanceof ComputeRefusal || error instanceof ClientGone) return error;
   if (error instanceof ProtocolError) return new Refusal('user', error.code, error.message);
-  if (error instanceof WakeError) return new Refusal('controlplane', error.code, error.message, { cause: error.cause });
+  if (error instanceof WakeError) {
+    const kind = error.code.startsWith(DATA_EXCEPTION) ? 'user' : 'controlplane';
+    return new Refusal(kind, error.code, error.message, { cause: error.cause });
+  }
   return refusals.controlPlane(error);
 }
 

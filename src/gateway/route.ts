@@ -1,13 +1,32 @@
-import type { EndpointId } from '../domain/ids.ts';
+import type { BranchId, EndpointId } from '../domain/ids.ts';
+import type { PointText } from './contract.ts';
 import { refusals } from './refusal.ts';
 
-/** Which endpoint a connection is for. */
-export interface Route {
+/** What a connection is for: an endpoint, or a branch as it was at a point of its history. */
+export type Route = EndpointRoute | BranchRoute;
+
+export interface EndpointRoute {
   readonly endpoint_id: EndpointId;
   /** The name carried the suffix of pooled hosts. */
   readonly pooled: boolean;
 }
 
+export interface BranchRoute {
+  readonly branch_id: BranchId;
+  readonly point: PointText;
+  readonly pooled: boolean;
+}
+
+/** What a client asked for, as it wrote it. */
+export interface RouteRequest {
+  /** The host name in TLS. */
+  readonly servername?: string;
+  /** The `endpoint` option. */
+  readonly option?: string;
+  readonly point?: PointText;
+}
+
+const BRANCH_PREFIX = 'br-';
 const POOLER_SUFFIX = '-pooler';
 /** First labels of hosts that serve HTTP, never an endpoint. */
 const RESERVED_LABELS = new Set(['api', 'apiauth']);
@@ -22,28 +41,60 @@ export function hostLabel(servername: string | undefined, domain: string): strin
   return HOST_LABEL.test(label) ? label : undefined;
 }
 
+interface Name {
+  readonly id: EndpointId | BranchId;
+  readonly pooled: boolean;
+}
+
 /** Reads an endpoint's name as a client gives it, with or without the suffix. Throws a Refusal for other characters. */
-export function parseEndpointName(name: string): Route {
+function parseName(name: string): Name {
   if (!ENDPOINT_NAME.test(name)) throw refusals.endpointMalformed(name);
   const lower = name.toLowerCase();
   const pooled = lower.endsWith(POOLER_SUFFIX) && lower.length > POOLER_SUFFIX.length;
-  return { endpoint_id: pooled ? lower.slice(0, -POOLER_SUFFIX.length) : lower, pooled };
+  return { id: pooled ? lower.slice(0, -POOLER_SUFFIX.length) : lower, pooled };
 }
+
+/** A branch is reached at a point alone, and an endpoint is always in the present. */
+function routeTo({ id, pooled }: Name, point: PointText | undefined): Route {
+  if (id.startsWith(BRANCH_PREFIX)) {
+    if (!point) throw refusals.branchWithoutPoint(id);
+    return { branch_id: id, point, pooled };
+  }
+  if (point) throw refusals.pointOfEndpoint(id);
+  return { endpoint_id: id, pooled };
+}
+
+/** The route to what a password names. Throws a Refusal. */
+export const namedRoute = (name: string, point?: PointText): Route => routeTo(parseName(name), point);
 
 /**
  * The route from the host name in TLS and the `endpoint` option; undefined when neither names one, which leaves the
- * password. Throws a Refusal when they disagree.
+ * password. Throws a Refusal when they disagree, or do not go with the point.
  */
-export function chooseRoute(
-  { servername, option }: { servername: string | undefined; option: string | undefined },
-  domain: string,
-): Route | undefined {
+export function chooseRoute({ servername, option, point }: RouteRequest, domain: string): Route | undefined {
   const label = hostLabel(servername, domain);
-  const host = label === undefined || RESERVED_LABELS.has(label) ? undefined : parseEndpointName(label);
-  const named = option === undefined ? undefined : parseEndpointName(option);
-  if (host && named && host.endpoint_id !== named.endpoint_id) {
-    throw refusals.endpointInconsistent(host.endpoint_id, named.endpoint_id);
+  const host = label === undefined || RESERVED_LABELS.has(label) ? undefined : parseName(label);
+  const named = option === undefined ? undefined : parseName(option);
+  if (host && named && host.id !== named.id) throw refusals.endpointInconsistent(host.id, named.id);
+  const name = host ?? named;
+  return name && routeTo({ id: name.id, pooled: [host, named].some((one) => one?.pooled) }, point);
+}
+
+/** What the route leads to, by its own id. */
+export const routeTarget = (route: Route): EndpointId | BranchId =>
+  'branch_id' in route ? route.branch_id : route.endpoint_id;
+
+/** Everything is passed on anyway, which is what this asks for. */
+const WITHOUT_EFFECT = 'proxy_params_compat';
+
+/** The point that the platform's options name, if any. Throws a Refusal for two, and for options that nobody here knows. */
+export function readPoint(options: readonly (readonly [key: string, value: string])[]): PointText | undefined {
+  let point: PointText | undefined;
+  for (const [kind, text] of options) {
+    if (kind === WITHOUT_EFFECT) continue;
+    if (kind !== 'lsn' && kind !== 'timestamp') throw refusals.optionUnknown(`neon_${kind}`);
+    if (point) throw refusals.pointAmbiguous();
+    point = { kind, text };
   }
-  if (!host || !named) return host ?? named;
-  return { endpoint_id: host.endpoint_id, pooled: host.pooled || named.pooled };
+  return point;
 }

@@ -1,6 +1,6 @@
 import { isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { EndpointId } from '../domain/ids.ts';
+import type { BranchId, EndpointId } from '../domain/ids.ts';
 import { authenticationOk, backendKeyData, negotiateProtocolVersion } from '../wire/backend-messages.ts';
 import type { CancelKeys, IssuedKey } from '../wire/cancel-keys.ts';
 import { parseReplication } from '../wire/replication.ts';
@@ -13,13 +13,13 @@ import { type CancelTarget, cancelQuery } from './cancel-query.ts';
 import type { Certificates } from './certificates.ts';
 import { closeGently } from './close-gently.ts';
 import type { ComputeSession } from './compute-login.ts';
-import { connectCompute } from './connect-compute.ts';
+import { connectCompute, travel } from './connect-compute.ts';
 import { type ConnectionRecord, loggable, recordError } from './connection-record.ts';
-import type { Waker } from './contract.ts';
+import type { PointText, Waker } from './contract.ts';
 import { withDeadline } from './deadline.ts';
 import { receiveOpening, type TlsSession } from './handshake.ts';
 import { ClientGone, ComputeRefusal, refusalResponse, refusals, toRefusal } from './refusal.ts';
-import { chooseRoute } from './route.ts';
+import { chooseRoute, readPoint, routeTarget } from './route.ts';
 import { type SpliceTimeouts, splice } from './splice.ts';
 
 /** What all connections of a gateway share. */
@@ -38,7 +38,7 @@ export interface ConnectionContext extends AuthenticationContext {
   /** Aborts when the gateway stops. */
   readonly stopping: AbortSignal;
   /** Called once a client has proved who it is. Throws a Refusal when the endpoint has too many sessions. */
-  onAuthenticated(endpoint_id: EndpointId): void;
+  onAuthenticated(id: EndpointId | BranchId): void;
 }
 
 /** What a client asked for, checked as far as its start-up packet goes. */
@@ -48,6 +48,7 @@ interface Request {
   /** For the compute. */
   readonly parameters: ReadonlyMap<string, string>;
   readonly option: string | undefined;
+  readonly point: PointText | undefined;
   readonly logical: boolean;
 }
 
@@ -100,27 +101,30 @@ async function serveClient(
 ): Promise<void> {
   const request = readRequest(startup, record);
   if (!tls && (context.require_tls || !isLoopback(record.peer))) throw refusals.insecure();
-  const route = chooseRoute({ servername: tls?.servername, option: request.option }, context.domain);
-  record.endpoint_id = route?.endpoint_id;
+  const { option, point } = request;
+  const route = chooseRoute({ servername: tls?.servername, option, point }, context.domain);
+  record.endpoint_id = route && routeTarget(route);
   if (startup.negotiate) channel.write(negotiateProtocolVersion(startup.version, startup.unknown_options));
 
   const started = performance.now();
-  const applicant = { user: request.user, route, channelBinding: tls?.channelBinding };
+  const applicant = { user: request.user, route, point, channelBinding: tls?.channelBinding };
   const authenticated = await withDeadline(authenticate(channel, applicant, context), {
     delay_ms: context.timeouts.authentication_timeout_ms,
     error: refusals.authenticationTimeout,
     signal: AbortSignal.any([context.stopping, channel.gone]),
   });
   record.authentication_ms = performance.now() - started;
-  record.endpoint_id = authenticated.route.endpoint_id;
+  record.endpoint_id = routeTarget(authenticated.route);
   record.pooled = authenticated.route.pooled;
-  context.onAuthenticated(authenticated.route.endpoint_id);
-  if (authenticated.entry.disabled) throw refusals.endpointDisabled(authenticated.route.endpoint_id);
+  context.onAuthenticated(routeTarget(authenticated.route));
+  const { destination } = authenticated;
+  if ('disabled' in destination && destination.disabled) throw refusals.endpointDisabled(destination.endpoint_id);
+  if ('point' in destination && request.logical) throw refusals.replicationOfPast();
   channel.write(authenticationOk());
 
-  const compute = await reachCompute(channel, request, authenticated, record, context);
+  const { compute, endpoint_id } = await reachCompute(channel, request, authenticated, record, context);
   try {
-    await joinCompute(channel, compute, request, authenticated.route.endpoint_id, record, context);
+    await joinCompute(channel, compute, request, endpoint_id, record, context);
   } finally {
     compute.stream.destroy();
   }
@@ -134,7 +138,7 @@ function readRequest(startup: Startup, record: ConnectionRecord): Request {
   if (user === '') throw refusals.userMissing();
   const mode = parseReplication(replication);
   if (mode === 'physical') throw refusals.physicalReplication();
-  const { endpoint, forwarded } = parseStartupOptions(options);
+  const { endpoint, platform, forwarded } = parseStartupOptions(options);
   const parameters = new Map([
     ['user', user],
     ['database', database || user],
@@ -145,7 +149,7 @@ function readRequest(startup: Startup, record: ConnectionRecord): Request {
   }
   if (forwarded) parameters.set('options', forwarded);
   for (const [name, value] of Object.entries(others)) parameters.set(name, value);
-  return { startup, user, parameters, option: endpoint, logical: mode === 'logical' };
+  return { startup, user, parameters, option: endpoint, point: readPoint(platform), logical: mode === 'logical' };
 }
 
 /** True for addresses of this machine only: `127.0.0.0/8` and `::1`, also as IPv6 shows IPv4. */
@@ -158,19 +162,23 @@ function isLoopback(peer: string | undefined): boolean {
 async function reachCompute(
   channel: ByteChannel,
   { user, parameters }: Request,
-  { entry, keys }: Authenticated,
+  { destination, keys }: Authenticated,
   record: ConnectionRecord,
   context: ConnectionContext,
-): Promise<ComputeSession> {
+): Promise<{ compute: ComputeSession; endpoint_id: EndpointId }> {
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(refusals.wakeTimeout()), context.timeouts.wake_timeout_ms);
   const signal = AbortSignal.any([context.stopping, channel.gone, late.signal]);
   try {
-    return await connectCompute({ entry, parameters, keys, times: record }, context.waker, signal);
+    const times = record;
+    const entry =
+      'point' in destination ? await travel({ ...destination, user, times }, context.waker, signal) : destination;
+    const compute = await connectCompute({ entry, parameters, keys, times }, context.waker, signal);
+    return { compute, endpoint_id: entry.endpoint_id };
   } catch (error) {
     // The compute knows another password than the directory does.
-    if (error instanceof ComputeRefusal && error.fields.code === '28P01') {
-      await context.directory.role(entry.endpoint_id, user, { refresh: true }).catch(() => undefined);
+    if ('endpoint_id' in destination && error instanceof ComputeRefusal && error.fields.code === '28P01') {
+      await context.directory.role(destination.endpoint_id, user, { refresh: true }).catch(() => undefined);
     }
     throw error;
   } finally {

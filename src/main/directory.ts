@@ -1,8 +1,13 @@
-import type { EndpointId } from '../domain/ids.ts';
+import type { BranchId, EndpointId } from '../domain/ids.ts';
 import type { Directory, RoleSecret } from '../gateway/contract.ts';
 import type { Change } from '../store/changes.ts';
 import type { Store } from '../store/connection.ts';
-import { type DirectoryEndpoint, findDirectoryEndpoint, findDirectoryRole } from '../store/directory.ts';
+import {
+  type DirectoryEndpoint,
+  findDirectoryBranch,
+  findDirectoryEndpoint,
+  findDirectoryRole,
+} from '../store/directory.ts';
 
 /** Entries kept; beyond it the ones that were put in first go. */
 const ENTRIES_MAX = 10_000;
@@ -29,29 +34,41 @@ export function createDirectory(
   const roles = new Map<string, Map<string, Promise<RoleSecret | undefined>>>();
 
   const find = (id: EndpointId) => remember(endpoints, id, () => findDirectoryEndpoint(store, id), isFresh);
-  const findRole = (endpoint: DirectoryEndpoint, name: string) => {
-    const running = endpoint.observed_state === 'running';
-    const load = () => findDirectoryRole(store, { branch_id: endpoint.branch_id, running, name });
+  const findRole = (branch_id: BranchId, running: boolean, name: string) => {
+    const load = () => findDirectoryRole(store, { branch_id, running, name });
     // A password in waiting looks different to a sleeping and to a running server; both belong to the branch's entry.
-    return remember(ofBranch(roles, endpoint.branch_id), `${running} ${name}`, load, isFresh);
+    return remember(ofBranch(roles, branch_id), `${running} ${name}`, load, isFresh);
   };
   return {
     findNow: (id) => findDirectoryEndpoint(store, id),
     endpoint: async (id) => {
       const found = await find(id);
-      if (!found) return undefined;
+      // One that serves the past is reached by way of its branch alone.
+      if (!found || found.ephemeral_of) return undefined;
       const { observed_state } = found;
       const state = observed_state === 'running' || observed_state === 'stopping' ? observed_state : 'stopped';
       return { endpoint_id: found.id, disabled: found.disabled, state };
     },
     role: async (id, name, { refresh } = {}) => {
       const endpoint = await find(id);
-      if (!endpoint) return undefined;
-      if (refresh && endpoint.observed_state === 'running') {
+      if (!endpoint || endpoint.ephemeral_of) return undefined;
+      const running = endpoint.observed_state === 'running';
+      if (refresh && running) {
         await learn(id);
         roles.delete(endpoint.branch_id);
       }
-      return findRole(endpoint, name);
+      return findRole(endpoint.branch_id, running, name);
+    },
+    branch: async (id) => (await findDirectoryBranch(store, id)) !== undefined,
+    branchRole: async (id, name, { refresh } = {}) => {
+      const branch = await findDirectoryBranch(store, id);
+      if (!branch) return undefined;
+      const { running_endpoint_id } = branch;
+      if (refresh && running_endpoint_id) {
+        await learn(running_endpoint_id);
+        roles.delete(id);
+      }
+      return findRole(id, running_endpoint_id !== null, name);
     },
     hear: ({ noun, id }) => {
       if (noun === 'endpoint') endpoints.delete(id);

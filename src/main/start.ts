@@ -181,6 +181,7 @@ async function installationContext({
       pg_port: settings.pg_port,
       domain_resolves: await domainResolves(settings.domain),
       min_suspend_timeout_seconds: settings.min_suspend_timeout_seconds,
+      time_travel_timeout_seconds: settings.time_travel_timeout_seconds,
       default_pg_version,
       distributions: newest,
       uid_base: projectUidBase,

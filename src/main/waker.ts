@@ -1,6 +1,7 @@
 import type { ActionContext } from '../actions/context.ts';
+import { travelToPoint } from '../actions/travel-to-point.ts';
 import { wakeEndpoint } from '../actions/wake-endpoint.ts';
-import { CoppiceError } from '../domain/errors.ts';
+import { CoppiceError, type ErrorName } from '../domain/errors.ts';
 import type { EndpointId, OperationId } from '../domain/ids.ts';
 import type { ComputeDriver } from '../drivers/compute/contract.ts';
 import { WakeError, type Waker } from '../gateway/contract.ts';
@@ -11,6 +12,14 @@ import { createNews } from './news.ts';
 
 /** SQLSTATE cannot_connect_now: drivers take it for a reason to try again. */
 const CANNOT_CONNECT_NOW = '57P03';
+/** What a refused journey into the past is to a client; for everything else it may try again. */
+const JOURNEY_SQLSTATES: Partial<Record<ErrorName, string>> = {
+  invalid_request: '22023',
+  point_outside_history: '22023',
+  points_exceeded: '53400',
+  storage_full: '53100',
+  not_found: '08004',
+};
 
 export interface EndpointWaker extends Waker {
   /** Lets those who wait look at what changed. */
@@ -80,6 +89,11 @@ export function createWaker(
         await untilAborted(next, signal);
       }
     },
+    travel: (branch_id, { kind, text }, role) =>
+      travelToPoint(ctx, branch_id, { [kind]: text }, role).catch((error) => {
+        if (!(error instanceof CoppiceError)) throw error;
+        throw new WakeError(JOURNEY_SQLSTATES[error.kind] ?? CANNOT_CONNECT_NOW, error.message);
+      }),
     hear: ({ id }) => news.hear(id),
   };
 }

@@ -3,17 +3,19 @@ import { cancelUnfinished, createCall } from './calls.ts';
 import type { StoreTransaction } from './connection.ts';
 import { endpointOperation, mayRun } from './endpoint-operations.ts';
 import { findEndpointsOfBranch, markEndpointsDeleted } from './endpoints.ts';
+import { findEphemeralBranches } from './ephemeral-branches.ts';
 import type { OperationRow } from './schema.ts';
 import { markTimelineDeleted } from './timelines.ts';
 
 /**
- * Writes that a branch goes with its endpoints; what is under way on it is cancelled. Belongs behind the project's lock.
- * Whether it may go was checked.
+ * Writes that a branch goes with its endpoints, and first the copies for clients who look into its past; what is under
+ * way on it is cancelled. Belongs behind the project's lock. Whether it may go was checked.
  */
 export async function writeBranchDeletion(
   trx: StoreTransaction,
   { id, project_id, timeline_id }: Pick<BranchView, 'id' | 'project_id' | 'timeline_id'>,
 ): Promise<OperationRow[]> {
+  for (const copy of await findEphemeralBranches(trx, id)) await writeBranchDeletion(trx, copy);
   const endpoints = (await findEndpointsOfBranch(trx, id)) ?? [];
   await cancelUnfinished(trx, { branch_id: id });
   await markEndpointsDeleted(

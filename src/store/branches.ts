@@ -32,6 +32,9 @@ export interface BranchListOptions {
   readonly limit?: number;
 }
 
+/** Passing copies for clients who look into the past are none of the branches that anybody sees. */
+const LASTING = sql<boolean>`branches.ephemeral_of is null`;
+
 function branchViews(store: Store) {
   return store
     .selectFrom('branches')
@@ -39,7 +42,8 @@ function branchViews(store: Store) {
     .leftJoin('users', 'users.id', 'branches.created_by')
     .selectAll('branches')
     .select(['timelines.ready_at', 'timelines.logical_size_bytes', 'timelines.distribution_id'])
-    .select(sql<string | null>`coalesce(nullif(users.name, ''), users.email)`.as('creator'));
+    .select(sql<string | null>`coalesce(nullif(users.name, ''), users.email)`.as('creator'))
+    .where(LASTING);
 }
 
 /** A branch by id, whatever its project. */
@@ -67,7 +71,7 @@ export function findDefaultBranch(store: Store, project_id: string): Promise<Bra
 /** What a search finds: branches of the project with the text in their name or id. */
 function matching(project_id: string, search = '') {
   const pattern = `%${search.replace(/[\\%_]/g, '\\$&')}%`;
-  return sql<boolean>`branches.project_id = ${project_id} and branches.deleted_at is null
+  return sql<boolean>`branches.project_id = ${project_id} and branches.deleted_at is null and ${LASTING}
     and (${search} = '' or branches.name ilike ${pattern} or branches.id ilike ${pattern})`;
 }
 
@@ -115,6 +119,7 @@ export async function findBranchIdByName(
     .where('project_id', '=', project_id)
     .where('name', '=', name)
     .where('deleted_at', 'is', null)
+    .where(LASTING)
     .executeTakeFirst();
   return row?.id;
 }

@@ -18,11 +18,15 @@ export interface Counts {
 
 export async function countEverything(store: Store): Promise<Counts> {
   const { rows } = await sql<Counts>`
+    with lasting as (
+      select endpoints.observed_state from endpoints join branches on branches.id = endpoints.branch_id
+      where endpoints.deleted_at is null and branches.ephemeral_of is null
+    )
     select
       (select count(*) from projects where deleted_at is null) as projects,
-      (select count(*) from branches where deleted_at is null) as branches,
-      (select count(*) from endpoints where deleted_at is null and observed_state in ('running', 'stopping')) as endpoints_active,
-      (select count(*) from endpoints where deleted_at is null and observed_state in ('none', 'stopped')) as endpoints_idle,
+      (select count(*) from branches where deleted_at is null and ephemeral_of is null) as branches,
+      (select count(*) from lasting where observed_state in ('running', 'stopping')) as endpoints_active,
+      (select count(*) from lasting where observed_state in ('none', 'stopped')) as endpoints_idle,
       (select count(*) from timeline_snapshots where purged_at is null and volume is not null) as snapshots,
       (select coalesce(sum(unshared_size_bytes), 0)::bigint from timeline_snapshots where purged_at is null) as snapshots_bytes,
       (select count(*) from operations where status in ('scheduling', 'running', 'cancelling')) as operations_unfinished,

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { EndpointId, OperationId } from '../domain/ids.ts';
+import type { BranchId, EndpointId, OperationId } from '../domain/ids.ts';
 import type { OperationStatus } from '../domain/operation-kinds.ts';
 import type { ObservedCompute } from '../domain/states.ts';
 import type { Store } from './connection.ts';
@@ -8,6 +8,8 @@ import type { Store } from './connection.ts';
 export interface DirectoryEndpoint {
   readonly id: EndpointId;
   readonly branch_id: string;
+  /** The branch whose past it serves: then clients reach it by way of that branch alone. */
+  readonly ephemeral_of: BranchId | null;
   readonly disabled: boolean;
   readonly observed_state: ObservedCompute;
   readonly compute: { driver: string; id: string } | null;
@@ -19,6 +21,7 @@ export function findDirectoryEndpoint(store: Store, id: EndpointId): Promise<Dir
       .selectFrom('endpoints')
       .innerJoin('branches', 'branches.id', 'endpoints.branch_id')
       .select(['endpoints.id', 'endpoints.branch_id', 'endpoints.disabled', 'endpoints.compute'])
+      .select('branches.ephemeral_of')
       // A server of another timeline is on its way out: nobody is let in who comes for this branch.
       .select(
         sql<ObservedCompute>`case when endpoints.observed_state = 'running'
@@ -29,6 +32,23 @@ export function findDirectoryEndpoint(store: Store, id: EndpointId): Promise<Dir
       .where('endpoints.deleted_at', 'is', null)
       .executeTakeFirst()
   );
+}
+
+/** What the gateway asks about a branch. */
+export interface DirectoryBranch {
+  readonly id: BranchId;
+  /** The endpoint whose running server has the branch's roles. */
+  readonly running_endpoint_id: EndpointId | null;
+}
+
+export async function findDirectoryBranch(store: Store, id: BranchId): Promise<DirectoryBranch | undefined> {
+  const { rows } = await sql<DirectoryBranch>`
+    select branches.id, endpoints.id as running_endpoint_id
+    from branches left join endpoints on endpoints.branch_id = branches.id and endpoints.type = 'read_write'
+      and endpoints.deleted_at is null and endpoints.observed_state = 'running'
+      and endpoints.serves_timeline_id = branches.timeline_id
+    where branches.id = ${id} and branches.deleted_at is null and branches.ephemeral_of is null`.execute(store);
+  return rows[0];
 }
 
 export interface DirectoryRole {

@@ -10,6 +10,8 @@ import type { EndpointRow, EndpointsTable } from './schema.ts';
 export interface EndpointView extends EndpointRow {
   /** The timeline of its branch. */
   readonly timeline_id: string;
+  /** The branch whose past it serves; no caller of the API sees such an endpoint. */
+  readonly ephemeral_of: string | null;
   /** Where its unfinished operations lead: the last start or suspend among them. */
   readonly last_unfinished: 'start_compute' | 'suspend_compute' | null;
   readonly last_unfinished_id: OperationId | null;
@@ -34,7 +36,12 @@ function endpointViews(store: Store) {
       (join) => join.onTrue(),
     )
     .selectAll('endpoints')
-    .select(['branches.timeline_id', 'last.action as last_unfinished', 'last.id as last_unfinished_id'])
+    .select([
+      'branches.timeline_id',
+      'branches.ephemeral_of',
+      'last.action as last_unfinished',
+      'last.id as last_unfinished_id',
+    ])
     .where('endpoints.deleted_at', 'is', null)
     .orderBy('endpoints.created_at')
     .orderBy('endpoints.id');
@@ -46,15 +53,18 @@ export const findEndpoint = coalesced<EndpointId, EndpointView>(async (store, id
   return new Map(rows.map((row) => [row.id, row]));
 });
 
-/** Endpoints of a project, oldest first; undefined when there are none. */
+/** Endpoints of a project as callers see them, oldest first; undefined when there are none. */
 export const findEndpointsOfProject = coalesced<ProjectId, EndpointView[]>(async (store, ids) => {
   return Map.groupBy(
-    await endpointViews(store).where('endpoints.project_id', '=', anyOf(ids)).execute(),
+    await endpointViews(store)
+      .where('endpoints.project_id', '=', anyOf(ids))
+      .where('branches.ephemeral_of', 'is', null)
+      .execute(),
     (row) => row.project_id,
   );
 });
 
-/** Endpoints of a branch, oldest first; undefined when there are none. */
+/** Endpoints of a branch of any kind, oldest first; undefined when there are none. */
 export const findEndpointsOfBranch = coalesced<BranchId, EndpointView[]>(async (store, ids) => {
   return Map.groupBy(
     await endpointViews(store).where('endpoints.branch_id', '=', anyOf(ids)).execute(),

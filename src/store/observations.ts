@@ -214,6 +214,7 @@ export function findEndpointFacts(store: Store, id: EndpointId) {
       'endpoints.spec_hash',
       'endpoints.started_at',
       'branches.timeline_id',
+      'branches.ephemeral_of',
       'branches.config_generation',
       'timelines.parent_id as timeline_parent_id',
       'timelines.volume',

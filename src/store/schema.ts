@@ -153,6 +153,7 @@ export interface BranchesTable {
   restore_status: 'restored' | 'finalized' | 'detaching' | null;
   restored_from: string | null;
   restored_as: string | null;
+  ephemeral_of: string | null;
 }
 
 /** Rows of `roles` and `databases` as they are kept in a snapshot: times and bytes as texts. */

@@ -151,6 +151,9 @@ export async function findRunningSnapshotNeeds(
     where endpoints.observed_state = 'running' and endpoints.type = 'read_write' and endpoints.deleted_at is null
       and endpoints.compute is not null and endpoints.started_at is not null
       and timelines.volume is not null and timelines.deleted_at is null and ${RETENTION} > 0
+      and not exists (
+        select from branches where branches.id = endpoints.branch_id and branches.ephemeral_of is not null
+      )
     order by newest.taken_at nulls first`.execute(store);
   return rows;
 }

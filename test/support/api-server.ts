@@ -50,6 +50,7 @@ const INSTALLATION: InstallationFacts = {
   pg_port: 5432,
   domain_resolves: true,
   min_suspend_timeout_seconds: 60,
+  time_travel_timeout_seconds: 30,
   default_pg_version: 17,
   distributions: new Map([
     [16, 'test-16'],

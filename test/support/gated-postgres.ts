@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -5,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { localCertificates } from '../../src/gateway/certificates.ts';
-import type { Directory, EndpointEntry, RoleSecret, Waker } from '../../src/gateway/contract.ts';
+import type { Directory, EndpointEntry, PointText, RoleSecret, Waker } from '../../src/gateway/contract.ts';
 import { type Gateway, type GatewayOptions, startGateway } from '../../src/gateway/gateway.ts';
 import { openNursery } from './postgres.ts';
 import { type Postmaster, plantPostmaster } from './postmaster.ts';
@@ -13,6 +14,8 @@ import { type Postmaster, plantPostmaster } from './postmaster.ts';
 const run = promisify(execFile);
 
 export const ENDPOINT = 'ep-test-oak-a1b2c3d4';
+/** The branch of that endpoint. */
+export const BRANCH = 'br-test-elm-a1b2c3d4';
 export const ROLE = 'neondb_owner';
 export const PASSWORD = 'npg_of$a$test';
 
@@ -30,6 +33,10 @@ export interface TestWaker extends Waker {
   wakes: number;
   /** Replaces the real start. */
   onWake: (signal: AbortSignal) => Promise<void>;
+  /** Who asked to go where, in order. */
+  readonly journeys: { readonly point: PointText; readonly role: string }[];
+  /** Replaces the making of a copy: whoever travels stays in the present. */
+  onTravel: () => Promise<void>;
 }
 
 export type EndedConnection = Parameters<NonNullable<GatewayOptions['onSessionEnd']>>[0];
@@ -165,6 +172,8 @@ function createDirectory(postmaster: Postmaster): TestDirectory {
       }
       return directory.secrets.get(name);
     },
+    branch: async (id) => id === BRANCH,
+    branchRole: async (id, name, options) => (id === BRANCH ? directory.role(ENDPOINT, name, options) : undefined),
   };
   return directory;
 }
@@ -190,6 +199,14 @@ function createWaker(postmaster: Postmaster): TestWaker {
     wake: async (_id, signal) => {
       waker.wakes++;
       await waker.onWake(signal);
+    },
+    journeys: [],
+    onTravel: () => Promise.resolve(),
+    travel: async (id, point, role) => {
+      assert.equal(id, BRANCH);
+      waker.journeys.push({ point, role });
+      await waker.onTravel();
+      return ENDPOINT;
     },
   };
   return waker;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ComputeRefusal, Refusal, refusals } from '../../src/gateway/refusal.ts';
 import { ComputeGone, nextMove, pauseMs } from '../../src/gateway/retry.ts';
-import { chooseRoute, hostLabel, parseEndpointName } from '../../src/gateway/route.ts';
+import { chooseRoute, hostLabel, namedRoute, readPoint } from '../../src/gateway/route.ts';
 
 describe('the label of a host name', () => {
   const cases: [string | undefined, string | undefined][] = [
@@ -39,7 +39,7 @@ describe('the route', () => {
     ]) {
       assert.deepEqual(route(`${host}.localhost`, option), { endpoint_id: 'ep-x', pooled: true });
     }
-    assert.deepEqual(parseEndpointName('-pooler'), { endpoint_id: '-pooler', pooled: false });
+    assert.deepEqual(namedRoute('-pooler'), { endpoint_id: '-pooler', pooled: false });
   });
   it('is open when neither names one, and for hosts that serve HTTP', () => {
     assert.equal(route(), undefined);
@@ -50,6 +50,42 @@ describe('the route', () => {
     assert.throws(() => route('ep-x.localhost', 'ep-y'), Refusal);
     for (const option of ['', 'ep_x', 'ep.x', 'ép', 'ep x', "ep'"])
       assert.throws(() => route(undefined, option), Refusal);
+  });
+});
+
+describe('the route to a branch', () => {
+  const point = { kind: 'lsn', text: '0/1' } as const;
+  const past = (servername?: string, option?: string) => chooseRoute({ servername, option, point }, 'localhost');
+  it('takes a point with it, however the branch is named', () => {
+    assert.deepEqual(past('br-x.localhost'), { branch_id: 'br-x', point, pooled: false });
+    assert.deepEqual(past('BR-X-pooler.localhost', 'br-x'), { branch_id: 'br-x', point, pooled: true });
+    assert.deepEqual(namedRoute('br-x', point), { branch_id: 'br-x', point, pooled: false });
+    assert.equal(past(), undefined, 'the password may name it');
+  });
+  it('is refused without a point, and an endpoint with one', () => {
+    const code = '08004';
+    assert.throws(() => chooseRoute({ servername: 'br-x.localhost' }, 'localhost'), { code, message: /is a branch/ });
+    assert.throws(() => namedRoute('br-x'), { code, message: /is a branch/ });
+    assert.throws(() => past('ep-x.localhost'), { code, message: /is an endpoint/ });
+    assert.throws(() => past(undefined, 'ep-x'), { code, message: /is an endpoint/ });
+    assert.throws(() => namedRoute('ep-x', point), { code, message: /is an endpoint/ });
+  });
+});
+
+describe('the point among the options for the platform', () => {
+  it('is a time or a position, as it was written', () => {
+    assert.deepEqual(readPoint([['lsn', '0/1']]), { kind: 'lsn', text: '0/1' });
+    assert.deepEqual(readPoint([['timestamp', 'x']]), { kind: 'timestamp', text: 'x' });
+    assert.equal(readPoint([]), undefined);
+    assert.equal(readPoint([['proxy_params_compat', 'true']]), undefined);
+  });
+  it('is refused when there are two, and so is what nobody knows', () => {
+    const both = [
+      ['lsn', '0/1'],
+      ['timestamp', 'x'],
+    ] as const;
+    assert.throws(() => readPoint(both), { code: '22023', message: /one of neon_timestamp and neon_lsn/ });
+    assert.throws(() => readPoint([['endpoint_type', 'read_only']]), { code: '22023', message: /neon_endpoint_type/ });
   });
 });
 

@@ -22,7 +22,26 @@ describe('the options parameter', () => {
   ];
   for (const [options, endpoint, forwarded] of cases) {
     it(`reads ${JSON.stringify(options)}`, () => {
-      assert.deepEqual(parseStartupOptions(options), { endpoint, forwarded });
+      assert.deepEqual(parseStartupOptions(options), { endpoint, platform: [], forwarded });
+    });
+  }
+
+  const wishes: [string, [string, string][], string][] = [
+    ['neon_timestamp:2026-11-21T00:00:00Z', [['timestamp', '2026-11-21T00:00:00Z']], ''],
+    [
+      '-c a=b neon_lsn:0/1A2B neon_x:y:z -c c=d',
+      [
+        ['lsn', '0/1A2B'],
+        ['x', 'y:z'],
+      ],
+      '-c a=b -c c=d',
+    ],
+    ['neon_timestamp:2026-11-21\\ 00:00:00Z', [['timestamp', '2026-11-21 00:00:00Z']], ''],
+    ['neon_lsn: neon_x xneon_lsn:0/1', [['lsn', '']], 'neon_x xneon_lsn:0/1'],
+  ];
+  for (const [options, platform, forwarded] of wishes) {
+    it(`keeps to the platform what ${JSON.stringify(options)} asks of it`, () => {
+      assert.deepEqual(parseStartupOptions(options), { endpoint: undefined, platform, forwarded });
     });
   }
 });

@@ -21,6 +21,8 @@ interface BranchArguments {
   readonly snapshot_id?: SnapshotId;
   /** The branch takes the place of the one that it was restored as. */
   readonly finalize_restore?: boolean;
+  /** For clients who look into the past; gone soon. */
+  readonly ephemeral?: boolean;
 }
 
 /** Gives a branch its volume: a copy-on-write copy of its parent's, as it is or as it was. */
@@ -35,7 +37,7 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
     ctx.logger.error({ timeline_id: timeline.id, err: error }, 'could not undo a branch'),
   );
   revert.add(() => discardTimeline(ctx, timeline.id));
-  const { point: asked, snapshot_id, finalize_restore } = operation.arguments as BranchArguments;
+  const { point: asked, snapshot_id, finalize_restore, ephemeral } = operation.arguments as BranchArguments;
   const { volume, point } = await makeTimeline(ctx, {
     ...{ timeline, project, source, signal },
     point: asked && { lsn: asked.lsn, timestamp: new Date(asked.timestamp) },
@@ -48,8 +50,9 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
   });
   if (snapshot_id) await observeSnapshotPoint(ctx.store, snapshot_id, point);
   else await observeBranchPoint(ctx.store, operation.branch_id!, point);
-  // Nothing is ever written to a snapshot, so that it has no history.
-  const birth = snapshot_id ? undefined : await takeBirthSnapshot(ctx, { timeline, project, volume, signal });
+  // Nothing is ever written to a snapshot, so that it has no history; what passes needs none.
+  const birth =
+    snapshot_id || ephemeral ? undefined : await takeBirthSnapshot(ctx, { timeline, project, volume, signal });
   const system_identifier = source.system_identifier ?? '';
   // Durable, unlike other observations: a volume that is not known to be ready is made anew, whatever it holds by then.
   await ctx.intent.transaction().execute(async (trx) => {

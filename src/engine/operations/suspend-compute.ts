@@ -44,7 +44,7 @@ export const suspendCompute: RunOperation = async (ctx, operation, signal) => {
     stopPoint('suspend_compute:stopped');
   }
   await observeEndpointStopped(ctx.store, facts.id);
-  if (facts.type === 'read_write' && facts.serves_timeline_id) {
+  if (facts.type === 'read_write' && facts.serves_timeline_id && !facts.ephemeral_of) {
     await takeInStopped(ctx, facts.serves_timeline_id).catch((error) => {
       ctx.logger.warn({ endpoint_id: facts.id, err: error }, 'the log of a stopped server is taken in later');
     });

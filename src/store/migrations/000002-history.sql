@@ -49,7 +49,16 @@ alter table branches
   -- How a branch that was made from a snapshot came to be.
   add column restore_status text check (restore_status in ('restored', 'finalized', 'detaching')),
   add column restored_from text,
-  add column restored_as text references branches;
+  add column restored_as text references branches,
+  -- The branch that this is a passing copy of, at its parent_lsn, for clients who look into the past. The API shows no such
+  -- copy, it counts nowhere, and it is nobody's child.
+  add column ephemeral_of text references branches;
+
+create index branches_ephemeral_idx on branches (project_id) where ephemeral_of is not null and deleted_at is null;
+-- A name that a passing copy has is free.
+drop index branches_project_id_name_key;
+create unique index branches_project_id_name_key on branches (project_id, name)
+  where deleted_at is null and ephemeral_of is null;
 
 create index branches_expires_at_idx on branches (expires_at) where deleted_at is null and expires_at is not null;
 

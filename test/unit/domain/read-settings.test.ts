@@ -35,6 +35,8 @@ describe('settings', () => {
       min_suspend_timeout_seconds: 60,
       snapshot_wal_bytes: 1024 ** 3,
       snapshot_interval_seconds: 300,
+      time_travel_timeout_seconds: 30,
+      archive_check_interval_seconds: 86_400,
       keep_computes: false,
       log_level: 'info',
     });

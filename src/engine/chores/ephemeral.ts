@@ -1,0 +1,18 @@
+import { writeBranchDeletion } from '../../store/branch-deletion.ts';
+import { findUnusedEphemeralBranches, isUnusedEphemeralBranch } from '../../store/ephemeral-branches.ts';
+import { lockLiveProject } from '../../store/projects.ts';
+import type { EngineContext } from '../context.ts';
+import { forEach } from '../each.ts';
+
+/**
+ * Removes the copies of branches that were made for clients who looked into the past, once their computes sleep or could
+ * not be started. Whoever comes back before is served by the copy that is there, and later by a new one.
+ */
+export async function removeEphemeralBranches(ctx: EngineContext): Promise<void> {
+  await forEach(ctx, 'ephemeral', await findUnusedEphemeralBranches(ctx.store), (copy) =>
+    ctx.intent.transaction().execute(async (trx) => {
+      await lockLiveProject(trx, copy.project_id);
+      if (await isUnusedEphemeralBranch(trx, copy.id)) await writeBranchDeletion(trx, copy);
+    }),
+  );
+}
