@@ -2,7 +2,7 @@ import { CoppiceError } from '../domain/errors.ts';
 import type { HistoryPoint } from '../domain/history.ts';
 import { type BranchId, newBranchId, newTimelineId } from '../domain/ids.ts';
 import { type BranchView, findBranch, findBranchIdByName, findDefaultBranch, insertBranch } from '../store/branches.ts';
-import { createCall } from '../store/calls.ts';
+import { createCall, type NewOperation } from '../store/calls.ts';
 import type { Store, StoreTransaction } from '../store/connection.ts';
 import { type EndpointView, findEndpointsOfBranch } from '../store/endpoints.ts';
 import { lockLiveProject } from '../store/projects.ts';
@@ -50,7 +50,7 @@ export interface CreatedBranch {
   readonly connection?: { endpoint_id: string; role: string; password: string; database: string };
 }
 
-/** Makes a branch of another one as it is now, with the endpoints asked for. */
+/** Makes a branch of another one, with all of its data or with its schema only, and with the endpoints asked for. */
 export async function createBranch(
   context: ActionContext,
   caller: Caller,
@@ -75,8 +75,9 @@ export async function createBranch(
         branch_id: branch.id,
         timeline_id: branch.timeline_id,
         source_timeline_id: parent.timeline_id,
-        arguments: origin && { point: origin.point },
+        arguments: { ...(origin && { point: origin.point }), ...(isSchemaOnly(request) && { schema_only: true }) },
       },
+      ...(isSchemaOnly(request) ? [schemaOperation(branch, origin?.point)] : []),
       ...((await findEndpointsOfBranch(trx, branch.id)) ?? []).map((endpoint) =>
         endpointOperation('start_compute', endpoint),
       ),
@@ -91,11 +92,27 @@ export async function createBranch(
 function refuseWhatIsNotAvailable({ branch, endpoints }: BranchRequest): void {
   const refuse = (feature: string) => new CoppiceError('not_available', { feature });
   if (branch?.archived) throw refuse('an archived branch (archived)');
-  if (branch?.init_source && branch.init_source !== 'parent-data') {
-    throw refuse(`a branch without its parent's data (init_source ${branch.init_source})`);
+  if (branch?.init_source && !INIT_SOURCES.includes(branch.init_source)) {
+    throw refuse(`a branch that begins otherwise (init_source ${branch.init_source})`);
   }
   for (const { type } of endpoints ?? []) refuseReplicas(type);
+  if (isSchemaOnly({ branch }) && endpoints?.length !== 1) {
+    const problem = 'a schema-only branch is made with one read_write endpoint';
+    throw new CoppiceError('invalid_request', { field: 'endpoints', problem });
+  }
 }
+
+const SCHEMA_ONLY = 'schema-only';
+const INIT_SOURCES = ['parent-data', SCHEMA_ONLY];
+const isSchemaOnly = ({ branch }: Pick<BranchRequest, 'branch'>): boolean => branch?.init_source === SCHEMA_ONLY;
+
+/** Fills a branch that takes over no data, before anybody can reach it. */
+const schemaOperation = (branch: BranchView, point: HistoryPoint | undefined): NewOperation => ({
+  action: 'apply_schema_from_branch',
+  branch_id: branch.id,
+  timeline_id: branch.timeline_id,
+  arguments: { at_point: point !== undefined },
+});
 
 /** The point that the branch is to begin at, and the timeline that it is of; undefined: the parent's head. */
 async function findOrigin(context: ActionContext, project: AccessibleProject, wanted: BranchRequest['branch'] = {}) {
@@ -158,8 +175,10 @@ async function insertChild(
     id,
     project_id,
     timeline_id: timeline.id,
-    parent_id: parent.id,
-    parent_lsn: point?.lsn,
+    // Nothing of the parent's is in it but the schema, so that it is a root of its own.
+    ...(isSchemaOnly({ branch: wanted })
+      ? { init_source: SCHEMA_ONLY }
+      : { parent_id: parent.id, parent_lsn: point?.lsn }),
     name,
     protected: wanted.protected,
     annotations: JSON.stringify(annotation_value),

@@ -241,6 +241,12 @@ export const ERRORS = {
     message: 'the schema could not be read: {reason}; branch_id:"{branch_id}", db_name:"{database}"',
     retry: 'after_change',
   },
+  schema_not_copied: {
+    status: 422,
+    code: '',
+    message: 'the schema of the source branch could not be copied: {reason}',
+    retry: 'after_change',
+  },
   schema_busy: {
     status: 423,
     code: '',

@@ -49,6 +49,12 @@ export const OPERATION_KINDS = {
     attempts: 5,
     deadline_ms: 120_000,
   },
+  apply_schema_from_branch: {
+    title: 'Apply schema from branch',
+    claims: { project: 'shared', timeline: 'exclusive' },
+    attempts: 3,
+    deadline_ms: 600_000,
+  },
   apply_storage_config: {
     title: 'Apply storage config',
     claims: { project: 'shared' },

@@ -77,11 +77,19 @@ export function computeSpec(ctx: EngineContext, facts: EndpointFacts): ComputeSp
 /**
  * For a server on a volume of its own that must not act: the first start of a child.
  *
+ * @param child.enter_as roles that only the platform enters as there, without a password
  * @param child.replays it takes no sessions before it is promoted, and so checks none of its parent's limits
  */
 export function quietSpec(
   ctx: EngineContext,
-  child: { id: string; distribution_id: string; data_directory: string; uid: number; replays: boolean },
+  child: {
+    id: string;
+    distribution_id: string;
+    data_directory: string;
+    uid: number;
+    replays: boolean;
+    enter_as?: readonly string[];
+  },
 ): ComputeSpec {
   const distribution = distributionOf(ctx, child.distribution_id);
   const range = { min_cu: 1, max_cu: 1 };
@@ -92,8 +100,8 @@ export function quietSpec(
     owner: volumeOwner(ctx, child),
     files: {
       'postgresql.conf': quietConf({ major: distribution.major, range, platform: { hot_standby: !child.replays } }),
-      'pg_hba.conf': pgHba(),
-      'pg_ident.conf': pgIdent(ctx.os_user),
+      'pg_hba.conf': pgHba(child.enter_as),
+      'pg_ident.conf': pgIdent(ctx.os_user, child.enter_as),
     },
     size: range.max_cu,
   };

@@ -17,6 +17,7 @@ import { interruptSnapshots } from './history/snapshot-work.ts';
 import { removeUnsettledSnapshots } from './history/snapshots.ts';
 import { startLoop } from './loop.ts';
 import { applyConfig } from './operations/apply-config.ts';
+import { applySchemaFromBranch } from './operations/apply-schema-from-branch.ts';
 import { applyStorageConfig } from './operations/apply-storage-config.ts';
 import { createBranch } from './operations/create-branch.ts';
 import { createTimeline } from './operations/create-timeline.ts';
@@ -32,6 +33,7 @@ const RUNNERS: OperationRunners = {
   start_compute: startCompute,
   suspend_compute: suspendCompute,
   apply_config: applyConfig,
+  apply_schema_from_branch: applySchemaFromBranch,
   apply_storage_config: applyStorageConfig,
   delete_timeline: deleteTimeline,
   delete_tenant: deleteTenant,
@@ -67,11 +69,11 @@ export async function startEngine(
     startLoop({ name: 'thinning', interval_ms: 60_000, logger }, () => thinSnapshots(ctx)),
     startLoop({ name: 'schedules', interval_ms: 5_000, logger }, () => makeDueSnapshots(ctx, new Date())),
     startLoop({ name: 'expiry', interval_ms: 5_000, logger }, () => deleteExpired(ctx, new Date())),
+    startLoop({ name: 'ephemeral', interval_ms: 2_000, logger }, () => removeEphemeralBranches(ctx)),
     startLoop({ name: 'archive', interval_ms: 2_000, logger }, takeInRunning(ctx, stopping.signal)),
     startLoop({ name: 'archive_all', interval_ms: 2_000, logger }, takeInAll(ctx, stopping.signal)),
     startLoop({ name: 'retention', interval_ms: 15_000, logger }, tendArchives(ctx)),
     startLoop({ name: 'archive_check', interval_ms: 1_000, logger }, checkArchives(ctx)),
-    startLoop({ name: 'ephemeral', interval_ms: 2_000, logger }, () => removeEphemeralBranches(ctx)),
     startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
   ];
   return {

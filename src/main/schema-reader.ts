@@ -43,7 +43,7 @@ export function createSchemaReader(waker: Waker): SchemaReader {
     tables: (source) =>
       read(source, async (dial) => {
         await using session = await openSession(dial, { database: source.database, user: SCHEMA_READER });
-        return readSchemaTables(session);
+        return await readSchemaTables(session);
       }),
     diff: ({ database, base, schema }) =>
       diffSchemas({ name: database, base, schema }, AbortSignal.timeout(LIMITS.schema_timeout_ms)),

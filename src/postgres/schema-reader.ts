@@ -1,4 +1,5 @@
 import { PLATFORM_ROLE, SCHEMA_READER } from './access.ts';
+import { SchemaUnreadable } from './schema-dump.ts';
 import type { Session } from './session.ts';
 
 /**
@@ -6,7 +7,7 @@ import type { Session } from './session.ts';
  * brings to run while it is read, runs without rights. Made when it is first needed, on any volume.
  *
  * @param postgres a session of the platform's in any database
- * @throws where a role of that name is not the platform's
+ * @throws SchemaUnreadable where a role of that name is not the platform's
  */
 export async function ensureSchemaReader(postgres: Session): Promise<void> {
   if (await hasSchemaReader(postgres)) return;
@@ -36,7 +37,9 @@ async function hasSchemaReader(postgres: Session): Promise<boolean> {
   );
   if (rows.length === 0) return false;
   if (!rows[0]!.ours) {
-    throw new Error(`a role named ${SCHEMA_READER} is in the way, which the platform needs for itself: rename it`);
+    throw new SchemaUnreadable(
+      `a role named ${SCHEMA_READER} is in the way, which the platform needs for itself: rename it`,
+    );
   }
   return rows[0]!.complete;
 }

@@ -142,7 +142,7 @@ describe('branches', () => {
       for (const [branch, word] of [
         [{ parent_lsn: '0/1DE2850' }, 'parent_lsn'],
         [{ parent_timestamp: '2026-11-01T00:00:00Z' }, 'parent_timestamp'],
-        [{ init_source: 'schema-only' }, 'schema-only'],
+        [{ init_source: 'import' }, 'import'],
         [{ archived: true }, 'archived'],
       ] as const) {
         const { status, body } = await create({ branch });
@@ -153,6 +153,8 @@ describe('branches', () => {
       assert.equal(replica.status, 501);
       const two = await create({ endpoints: [{ type: 'read_write' }, { type: 'read_write' }] });
       assert.equal(two.status, 400);
+      const unreachable = await create({ branch: { init_source: 'schema-only' } });
+      assert.deepEqual([unreachable.status, /one read_write endpoint/.test(unreachable.body.message)], [400, true]);
     });
 
     it('refuses a size that does not exist and leaves nothing behind', async () => {

@@ -153,7 +153,8 @@ describe('the schema of a branch', { timeout: 300_000 }, () => {
     assert.equal(await statusOf(`${project.branch_id}/compare_schema?db_name=neondb`), 400);
     // A lock of the customer's holds a reading up, not for ever.
     await using client = await connect(project.uri);
-    await client.query('CREATE TABLE locked (id int); BEGIN; LOCK TABLE locked');
+    await client.query('CREATE TABLE locked (id int)');
+    await client.query('BEGIN; LOCK TABLE locked');
     const { status, body } = await get(`${project.branch_path}/schema?db_name=neondb`);
     assert.equal(status, 422);
     assert.match(body.message, /lock/);
@@ -166,9 +167,93 @@ describe('the schema of a branch', { timeout: 300_000 }, () => {
     assert.match((await get(path)).body.message, /coppice_schema_reader is in the way/);
     await query(project.uri, 'DROP ROLE coppice_schema_reader');
     assert.equal((await get(path)).status, 200);
-    for (const statement of ['SET ROLE', 'GRANT coppice_schema_reader TO CURRENT_USER --', 'ALTER ROLE', 'DROP ROLE']) {
-      const attempt = query(project.uri, `${statement} coppice_schema_reader`);
-      await assert.rejects(attempt, statement);
+    for (const statement of [
+      'SET ROLE coppice_schema_reader',
+      'GRANT coppice_schema_reader TO CURRENT_USER',
+      "ALTER ROLE coppice_schema_reader PASSWORD 'known'",
+      'DROP ROLE coppice_schema_reader',
+    ]) {
+      await assert.rejects(query(project.uri, statement), statement);
     }
   });
+});
+
+describe('a branch that takes over a schema and no data', { timeout: 300_000 }, () => {
+  let coppice: TestCoppice;
+  before(async () => {
+    coppice = await startCoppice();
+  });
+  after(async () => {
+    await coppice?.stop();
+    await removeDataDirectory(coppice.data_directory);
+  });
+
+  const schemaOnly = async (path: string, more: object = {}) =>
+    coppice.must('POST', `${path}/branches`, {
+      branch: { name: 'empty', init_source: 'schema-only', ...more },
+      endpoints: [{ type: 'read_write' }],
+    });
+
+  for (const pg_version of [16, 17, 18]) {
+    it(`is a root branch with the roles, passwords, databases and schemas of its source on ${pg_version}`, async () => {
+      const project = await createLiveProject(coppice, { pg_version });
+      await query(project.uri, SHOP);
+      for (const statement of [
+        "CREATE ROLE clerk LOGIN PASSWORD 'a password that nobody guesses 1' IN ROLE pg_monitor",
+        'ALTER ROLE clerk SET search_path TO sales, public',
+        'CREATE ROLE books NOLOGIN',
+        'GRANT clerk, books TO CURRENT_USER',
+        'CREATE SCHEMA sales AUTHORIZATION books',
+        'GRANT USAGE ON SCHEMA sales TO clerk',
+        'SET ROLE books; CREATE TABLE sales.ledger (id int PRIMARY KEY); GRANT SELECT ON sales.ledger TO clerk',
+        // Owned by somebody who could not make it where it is.
+        'CREATE TABLE notes (id int REFERENCES customers); GRANT CREATE ON SCHEMA public TO clerk',
+        'ALTER TABLE notes OWNER TO clerk; REVOKE CREATE ON SCHEMA public FROM clerk',
+        // Owned by somebody who has no way to it, and led to by a key.
+        'CREATE SCHEMA closed; CREATE TABLE closed.t (id int PRIMARY KEY, note int REFERENCES customers)',
+        'GRANT ALL ON SCHEMA closed TO clerk; ALTER TABLE closed.t OWNER TO clerk',
+        'SET ROLE clerk; GRANT SELECT ON closed.t TO books; RESET ROLE; REVOKE ALL ON SCHEMA closed FROM clerk',
+        'CREATE EXTENSION pg_trgm',
+        'CREATE INDEX ON customers USING gin (email gin_trgm_ops)',
+        "CREATE FUNCTION many() RETURNS text LANGUAGE sql BEGIN ATOMIC SELECT CASE WHEN true THEN ';' END; SELECT 'x' AS x; END",
+        "CREATE FUNCTION odd() RETURNS text LANGUAGE plpgsql AS $f$ BEGIN RETURN ';\nSET SESSION AUTHORIZATION ''clerk'';\n'; END $f$",
+        'CREATE DATABASE other',
+      ]) {
+        await using client = await connect(project.uri);
+        for (const one of statement.includes('BEGIN') ? [statement] : statement.split('; ')) await client.query(one);
+      }
+      const created = await schemaOnly(project.path);
+      assert.equal(created.branch.parent_id, undefined);
+      assert.equal(created.branch.init_source, 'schema-only');
+      assert.deepEqual(
+        created.operations.map(({ action }: { action: string }) => action),
+        ['create_branch', 'apply_schema_from_branch', 'start_compute'],
+      );
+      await coppice.settled(project.id);
+      const path = `${project.path}/branches/${created.branch.id}`;
+      assert.equal((await coppice.must('GET', path)).branch.current_state, 'ready');
+      // The same password as on the source.
+      const target = `branch_id=${created.branch.id}&database_name=neondb&role_name=${project.role}`;
+      const { uri } = await coppice.must('GET', `${project.path}/connection_uri?${target}`);
+      assert.equal(new URL(uri).password, new URL(project.uri).password);
+      assert.deepEqual(await query(uri, 'SELECT count(*)::int AS n FROM customers'), [{ n: 0 }]);
+      assert.deepEqual(await query(uri, 'SELECT many() AS a, odd() ~ $1 AS b', ['clerk']), [{ a: 'x', b: true }]);
+
+      const sql = async (branch: string) =>
+        (await coppice.must('GET', `${project.path}/branches/${branch}/schema?db_name=neondb`)).sql;
+      assert.equal(await sql(created.branch.id), await sql(project.branch_id));
+      const roles = `
+        SELECT rolname, rolcanlogin, rolcreatedb, rolconnlimit, rolconfig FROM pg_roles WHERE rolname !~ '^pg_' ORDER BY 1`;
+      assert.deepEqual(await query(uri, roles), await query(project.uri, roles));
+      const clerk = new URL(uri);
+      clerk.username = 'clerk';
+      clerk.password = encodeURIComponent('a password that nobody guesses 1');
+      assert.deepEqual(await query(clerk.href, 'SELECT count(*)::int AS n FROM ledger'), [{ n: 0 }]);
+      clerk.pathname = '/other';
+      assert.deepEqual(await query(clerk.href, 'SELECT 1 AS n'), [{ n: 1 }]);
+      // It lives on by itself: two servers never take each other's log for their own.
+      const identity = 'SELECT system_identifier FROM pg_control_system()';
+      assert.notDeepEqual(await query(uri, identity), await query(project.uri, identity));
+    });
+  }
 });

@@ -24,6 +24,11 @@ type Trigger = (coppice: TestCoppice, base: Base) => Promise<unknown>;
 const newProject: Trigger = (coppice) => coppice.call('POST', '/projects', { project: { name: 'second' } });
 const newBranch: Trigger = (coppice, { project_id }) =>
   coppice.call('POST', `/projects/${project_id}/branches`, { endpoints: [{ type: 'read_write' }] });
+const newSchemaBranch: Trigger = (coppice, { project_id }) =>
+  coppice.call('POST', `/projects/${project_id}/branches`, {
+    branch: { init_source: 'schema-only' },
+    endpoints: [{ type: 'read_write' }],
+  });
 const newRole: Trigger = (coppice, { project_id, branch_id }) =>
   coppice.call('POST', `/projects/${project_id}/branches/${branch_id}/roles`, { role: { name: `r${Date.now()}` } });
 const suspend: Trigger = (coppice, { project_id, endpoint_id }) =>
@@ -62,6 +67,16 @@ const CASES: readonly { readonly points: readonly string[]; readonly trigger: Tr
       'create_branch:end',
     ],
     trigger: newBranch,
+  },
+  {
+    points: [
+      'apply_schema_from_branch:begin',
+      'apply_schema_from_branch:cloned',
+      'apply_schema_from_branch:filled',
+      'apply_schema_from_branch:ready',
+      'apply_schema_from_branch:end',
+    ],
+    trigger: newSchemaBranch,
   },
   { points: ['start_compute:started', 'start_compute:end'], trigger: newBranch },
   { points: ['apply_config:running', 'apply_config:applied', 'apply_config:end'], trigger: newRole },

@@ -12,6 +12,7 @@ import { takeBirthSnapshot } from '../history/birth.ts';
 import { makeTimeline } from '../make-timeline.ts';
 import { Revert } from '../revert.ts';
 import type { RunOperation } from '../run-call.ts';
+import { makeSchemaSource } from '../schema-source.ts';
 import { stopPoint } from '../stop-point.ts';
 
 /** Which point of the source's history a branch begins at; none: its head. */
@@ -21,6 +22,8 @@ interface BranchArguments {
   readonly snapshot_id?: SnapshotId;
   /** The branch takes the place of the one that it was restored as. */
   readonly finalize_restore?: boolean;
+  /** Only the schema is taken over: the copy is what `apply_schema_from_branch` reads it from. */
+  readonly schema_only?: boolean;
   /** For clients who look into the past; gone soon. */
   readonly ephemeral?: boolean;
 }
@@ -31,16 +34,27 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
   const source = await findTimeline(ctx.store, operation.source_timeline_id!);
   const project = await findProject(ctx.store, operation.project_id);
   if (!timeline || !source?.volume || !project || timeline.deleted_at || timeline.ready_at) return 'skipped';
+  const {
+    point: asked,
+    snapshot_id,
+    finalize_restore,
+    ephemeral,
+    schema_only,
+  } = operation.arguments as BranchArguments;
+  const startingPoint = asked && { lsn: asked.lsn, timestamp: new Date(asked.timestamp) };
+  if (schema_only) {
+    await makeSchemaSource(ctx, { timeline, project, source, point: startingPoint, signal });
+    return 'finished';
+  }
   // A copy that an earlier attempt finished is not known to be prepared; making it again costs little.
   await discardTimeline(ctx, timeline.id);
   await using revert = new Revert((error) =>
     ctx.logger.error({ timeline_id: timeline.id, err: error }, 'could not undo a branch'),
   );
   revert.add(() => discardTimeline(ctx, timeline.id));
-  const { point: asked, snapshot_id, finalize_restore, ephemeral } = operation.arguments as BranchArguments;
   const { volume, point } = await makeTimeline(ctx, {
     ...{ timeline, project, source, signal },
-    point: asked && { lsn: asked.lsn, timestamp: new Date(asked.timestamp) },
+    point: startingPoint,
     look: async (open) => {
       await using session = await open('postgres');
       const seen = { roles: await readRoles(session), databases: await readDatabases(session) };

@@ -4,6 +4,7 @@ import type { EngineContext } from '../context.ts';
 import { discardTimeline } from '../first-start.ts';
 import { deleteArchive } from '../history/retention.ts';
 import type { RunOperation } from '../run-call.ts';
+import { discardSchemaSource } from '../schema-source.ts';
 import { removeCompute } from '../server.ts';
 import { stopPoint } from '../stop-point.ts';
 
@@ -22,6 +23,7 @@ export const deleteTimeline: RunOperation = async (ctx, operation) => {
 /** Nothing of the timeline is left on disk. */
 export async function purgeTimeline(ctx: EngineContext, id: TimelineId): Promise<void> {
   await discardTimeline(ctx, id);
+  await discardSchemaSource(ctx, id);
   await deleteArchive(ctx, id);
   stopPoint('delete_timeline:deleted');
   await observeTimelinePurged(ctx.store, id);

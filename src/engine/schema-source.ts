@@ -1,0 +1,61 @@
+import { createHash } from 'node:crypto';
+import type { HistoryPoint } from '../domain/history.ts';
+import type { TimelineId } from '../domain/ids.ts';
+import type { ComputeRef } from '../drivers/compute/contract.ts';
+import type { VolumeRef } from '../drivers/storage/contract.ts';
+import type { ProjectRow, TimelineRow } from '../store/schema.ts';
+import { quietSpec } from './compute-spec.ts';
+import type { EngineContext } from './context.ts';
+import { discardTimeline, quietRef } from './first-start.ts';
+import { makeTimeline } from './make-timeline.ts';
+
+/**
+ * What a branch that takes over no data takes its schema from: a copy of its source, with a server that nobody reaches.
+ * It has no row, since it lives no longer than two operations, and its id follows from the branch's timeline.
+ */
+export function schemaSourceId(id: TimelineId): TimelineId {
+  const hash = createHash('sha256').update(`schema source of ${id}`).digest('hex');
+  return hash.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
+/** Copies the source, as it is or as it was at a point. Only while this runs must the source not start or stop. */
+export async function makeSchemaSource(
+  ctx: EngineContext,
+  wanted: {
+    readonly timeline: TimelineRow;
+    readonly project: ProjectRow;
+    readonly source: TimelineRow;
+    readonly point?: HistoryPoint;
+    readonly signal: AbortSignal;
+  },
+): Promise<void> {
+  await discardSchemaSource(ctx, wanted.timeline.id);
+  await makeTimeline(ctx, { ...wanted, timeline: { ...wanted.timeline, id: schemaSourceId(wanted.timeline.id) } });
+}
+
+/** Nothing is left of it. */
+export const discardSchemaSource = (ctx: EngineContext, id: TimelineId): Promise<void> =>
+  discardTimeline(ctx, schemaSourceId(id));
+
+/** Runs a server on a volume that nobody reaches but the engine, which may enter as those roles. */
+export async function startQuietServer(
+  ctx: EngineContext,
+  server: {
+    readonly timeline: { readonly id: TimelineId; readonly distribution_id: string };
+    readonly project: ProjectRow;
+    readonly volume: VolumeRef;
+    readonly enter_as?: readonly string[];
+    readonly signal: AbortSignal;
+  },
+): Promise<ComputeRef> {
+  const { timeline, project, volume, enter_as, signal } = server;
+  const spec = quietSpec(ctx, {
+    id: quietRef(ctx, timeline.id).id,
+    distribution_id: timeline.distribution_id,
+    data_directory: ctx.storage.path(volume),
+    uid: project.uid,
+    replays: false,
+    enter_as,
+  });
+  return ctx.compute.ensureRunning(spec, signal);
+}
