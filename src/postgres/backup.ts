@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type Lsn, parseLsn } from '../domain/lsn.ts';
 import { parseControlFile } from './control-file.ts';
 import { copyPlainFile, inDirectory, readPlainFile, writeNewFile } from './plain-files.ts';
-import { endSegmentAt } from './recovery.ts';
+import { bringHistoryFile, endSegmentAt } from './recovery.ts';
 import type { OpenSession, Session } from './session.ts';
 import { walSegmentNames } from './wal-segment.ts';
 
@@ -161,6 +161,7 @@ async function bringWal(from: string, to: string, end: BackupEnd): Promise<void>
   for (const entry of await readdir(to, { withFileTypes: true })) {
     if (!entry.isDirectory()) await unlink(join(to, entry.name));
   }
+  await bringHistoryFile(from, to, timeline);
   const stop = parseLsn(stop_lsn);
   const names = walSegmentNames(timeline, parseLsn(start_lsn), stop, wal_segment_bytes);
   for (const name of names) {

@@ -2,7 +2,7 @@ import { readdir, rm, truncate, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Lsn, parseLsn } from '../domain/lsn.ts';
 import { readControlFile } from './control-file.ts';
-import { inDirectory, readPlainFile, writeNewFile } from './plain-files.ts';
+import { copyPlainFile, inDirectory, readPlainFile, writeNewFile } from './plain-files.ts';
 import { walSegmentNames } from './wal-segment.ts';
 
 /** Where a server that is started on a data directory begins to replay. */
@@ -15,6 +15,7 @@ export interface RecoveryStart {
 
 const LABEL_BYTES = 64 * 1024;
 const HISTORY_BYTES = 1024 * 1024;
+const HISTORY_FILE = /^[0-9A-F]{8}\.history$/;
 
 /** Of a stopped server's directory, or of a copy of one that was in backup mode. */
 export async function recoveryStart(dataDirectory: string): Promise<RecoveryStart> {
@@ -48,7 +49,8 @@ export async function layLog(
   await inDirectory(dataDirectory, async (directory) => {
     await inDirectory(join(directory, 'pg_wal'), async (wal) => {
       for (const entry of await readdir(wal, { withFileTypes: true })) {
-        if (!entry.isDirectory()) await unlink(join(wal, entry.name));
+        // Pages from before the last promotion are known to be of this log by its history file.
+        if (!entry.isDirectory() && !HISTORY_FILE.test(entry.name)) await unlink(join(wal, entry.name));
       }
       const names = walSegmentNames(pg_timeline, parseLsn(redo_lsn), end, wal_segment_bytes);
       for (const name of names) await put(name, wal);
@@ -56,6 +58,17 @@ export async function layLog(
     });
     await rm(join(directory, 'standby.signal'), { force: true });
     await writeNewFile(join(directory, 'standby.signal'), '');
+  });
+}
+
+/**
+ * Copies the history file of a Postgres timeline beside its segments: the page that a promotion went on in still names
+ * the timeline before, and is refused where that is not known to lead to this one. The first has none.
+ */
+export async function bringHistoryFile(from: string, to: string, pg_timeline: number): Promise<void> {
+  const name = `${pg_timeline.toString(16).toUpperCase().padStart(8, '0')}.history`;
+  await copyPlainFile(join(from, name), join(to, name), HISTORY_BYTES).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error;
   });
 }
 

@@ -1,7 +1,7 @@
 import { CoppiceError } from '../../domain/errors.ts';
 import type { AskedPoint, HistoryPoint, HistoryReader } from '../../domain/history.ts';
 import type { TimelineId } from '../../domain/ids.ts';
-import { type Lsn, parseLsn } from '../../domain/lsn.ts';
+import { formatLsn, type Lsn, parseLsn } from '../../domain/lsn.ts';
 import { findLsnCut, findTimeCut } from '../../postgres/wal/cuts.ts';
 import { findProject, findTimeline } from '../../store/observations.ts';
 import type { TimelineRow } from '../../store/schema.ts';
@@ -64,7 +64,9 @@ async function find(past: Past, asked: AskedPoint, oldest: HistoryPoint): Promis
   }
   const position = parseLsn(asked.lsn);
   if (position > parseLsn(head.lsn) || position < parseLsn(oldest.lsn)) return undefined;
-  const log = await openLog(ctx, timeline, { from: floor.lsn, to: head.lsn });
+  // A floor that ends a segment is the end of a record in that segment.
+  const from = formatLsn(parseLsn(floor.lsn) - 1n);
+  const log = await openLog(ctx, timeline, { from, to: head.lsn });
   const { lsn, timestamp } = await findLsnCut(log, asked.lsn, head.lsn);
   // Within the record that a snapshot ends with.
   const point = parseLsn(lsn) < parseLsn(floor.lsn) ? floor.lsn : lsn;
