@@ -15,7 +15,7 @@ import { type Caller, callerUserId } from './caller.ts';
 import { type ComputeIntent, type ComputeRequest, newComputeIntent } from './compute-intent.ts';
 import type { ActionContext } from './context.ts';
 import { copyBranchConfig } from './copy-branch-config.ts';
-import { insertNewEndpoint, refuseReplicas } from './create-endpoint.ts';
+import { insertNewEndpoint } from './create-endpoint.ts';
 import { endpointOperation } from './endpoint-operations.ts';
 import { requireStorage } from './storage-reserve.ts';
 
@@ -95,7 +95,6 @@ function refuseWhatIsNotAvailable({ branch, endpoints }: BranchRequest): void {
   if (branch?.init_source && !INIT_SOURCES.includes(branch.init_source)) {
     throw refuse(`a branch that begins otherwise (init_source ${branch.init_source})`);
   }
-  for (const { type } of endpoints ?? []) refuseReplicas(type);
   if (isSchemaOnly({ branch }) && endpoints?.length !== 1) {
     const problem = 'a schema-only branch is made with one read_write endpoint';
     throw new CoppiceError('invalid_request', { field: 'endpoints', problem });
@@ -193,7 +192,8 @@ function connection(
   { roles, databases }: { roles: readonly RoleRow[]; databases: readonly DatabaseRow[] },
   passwords: ReadonlyMap<string, string>,
 ): CreatedBranch['connection'] {
-  const [endpoint, role, database] = [endpoints[0], roles[0], databases[0]];
+  const endpoint = endpoints.find(({ type }) => type === 'read_write') ?? endpoints[0];
+  const [role, database] = [roles[0], databases[0]];
   if (!endpoint || !role || !database || roles.length > 1 || databases.length > 1) return undefined;
   const password = passwords.get(role.name);
   return password === undefined

@@ -9,6 +9,7 @@ import { type AccessibleProject, findBranchOf, findEndpointOf } from './access.t
 import { type ComputeIntent, type ComputeRequest, newComputeIntent } from './compute-intent.ts';
 import type { ActionContext } from './context.ts';
 import { endpointOperation } from './endpoint-operations.ts';
+import { requireStorage } from './storage-reserve.ts';
 
 export interface EndpointRequest extends ComputeRequest {
   readonly branch_id: BranchId;
@@ -26,26 +27,21 @@ export async function createEndpoint(
   project: AccessibleProject,
   request: EndpointRequest,
 ): Promise<{ endpoint: EndpointView; operations: OperationRow[] }> {
-  refuseReplicas(request.type);
   if (request.region_id !== undefined && request.region_id !== project.region_id) {
     throw new CoppiceError('invalid_request', { field: 'region_id', problem: `must be ${project.region_id}` });
   }
   const intent = newComputeIntent(request, project.default_endpoint_settings, context.installation);
+  if (request.type === 'read_only') await requireStorage(context, 'read replica');
   return context.store.transaction().execute(async (trx) => {
     await lockLiveProject(trx, project.id);
     const branch = await findBranchOf(trx, project, request.branch_id);
     if (!branch.ready_at) throw new CoppiceError('branch_not_ready');
-    await requireNoReadWriteEndpoint(trx, branch.id);
+    if (request.type === 'read_write') await requireNoReadWriteEndpoint(trx, branch.id);
     const id = await insertNewEndpoint(trx, branch, request, intent);
-    const target = { id, branch_id: branch.id, timeline_id: branch.timeline_id };
-    const starts = request.disabled ? [] : [endpointOperation('start_compute', target)];
+    const starts = request.disabled ? [] : [endpointOperation('start_compute', await findEndpointOf(trx, project, id))];
     const operations = await createCall(trx, project.id, starts);
     return { endpoint: await findEndpointOf(trx, project, id), operations };
   });
-}
-
-export function refuseReplicas(type: EndpointRequest['type']): void {
-  if (type === 'read_only') throw new CoppiceError('not_available', { feature: 'a read replica' });
 }
 
 /** Throws when the branch has a read_write endpoint: it can have one at most. */

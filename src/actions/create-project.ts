@@ -18,7 +18,6 @@ import type { ActionContext, InstallationFacts } from './context.ts';
 import { checkDatabaseName } from './create-database.ts';
 import { insertNewEndpoint } from './create-endpoint.ts';
 import { checkRoleName } from './create-role.ts';
-import { endpointOperation } from './endpoint-operations.ts';
 import {
   changedEndpointDefaults,
   changedProjectSettings,
@@ -175,7 +174,7 @@ async function insertContents(
   const endpoint_id = await insertNewEndpoint(trx, { id: branch_id, project_id }, { type: 'read_write' }, compute);
   const operations = await createCall(trx, project_id, [
     { action: 'create_timeline', branch_id, timeline_id },
-    endpointOperation('start_compute', { id: endpoint_id, branch_id, timeline_id }),
+    { action: 'start_compute', endpoint_id, branch_id, timeline_id },
   ]);
   return {
     project,

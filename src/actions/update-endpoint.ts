@@ -1,9 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
+import { maxConnections } from '../domain/compute-size.ts';
 import type { BranchId, EndpointId } from '../domain/ids.ts';
 import { pgSettingNeedsRestart } from '../domain/pg-settings.ts';
 import type { NewOperation } from '../store/calls.ts';
 import type { StoreTransaction } from '../store/connection.ts';
-import { type EndpointView, updateEndpoint as writeEndpoint } from '../store/endpoints.ts';
+import { type EndpointView, findEndpointsOfBranch, updateEndpoint as writeEndpoint } from '../store/endpoints.ts';
 import { type AccessibleProject, findBranchOf } from './access.ts';
 import { changeEndpoint } from './change-endpoint.ts';
 import { type ComputeIntent, type ComputeRequest, changedComputeIntent } from './compute-intent.ts';
@@ -46,7 +47,9 @@ export function updateEndpoint(
     );
     if (unchanged) return [];
     await writeEndpoint(trx, id, { ...after, pg_settings: JSON.stringify(after.pg_settings) });
-    return followingOperations(before, { ...before, ...after, timeline_id } as EndpointView);
+    const changed = { ...before, ...after, timeline_id } as EndpointView;
+    const restarts = outgrowsReplicas(before, changed) ? await restartReplicas(trx, before.branch_id) : [];
+    return [...restarts, ...followingOperations(before, changed)];
   });
 }
 
@@ -59,7 +62,7 @@ async function targetTimeline(
 ): Promise<string> {
   if (branch_id === endpoint.branch_id) return endpoint.timeline_id;
   const branch = await findBranchOf(trx, project, branch_id);
-  await requireNoReadWriteEndpoint(trx, branch_id);
+  if (endpoint.type === 'read_write') await requireNoReadWriteEndpoint(trx, branch_id);
   return branch.timeline_id;
 }
 
@@ -69,6 +72,8 @@ function followingOperations(before: EndpointView, after: EndpointView): NewOper
     return willRun(before) ? [endpointOperation('suspend_compute', before)] : [];
   }
   if (after.branch_id !== before.branch_id) {
+    // A replica makes its copy anew when it is started for the other branch.
+    if (after.type === 'read_only') return willRun(before) ? [endpointOperation('suspend_compute', after)] : [];
     if (after.disabled) return [];
     // Whatever it was, it sleeps afterwards, ready to serve the other branch.
     return [
@@ -80,6 +85,20 @@ function followingOperations(before: EndpointView, after: EndpointView): NewOper
   if (change === 'none') return [];
   if (change === 'reload' || !willRun(before)) return applyOperations(after);
   return [endpointOperation('suspend_compute', after), endpointOperation('start_compute', after)];
+}
+
+/** A replica must not be below its primary in what both reckon from the size, or it goes no further. */
+function outgrowsReplicas(before: EndpointView, after: EndpointView): boolean {
+  if (before.type !== 'read_write') return false;
+  const locks = ({ pg_settings }: EndpointView) => Number(pg_settings.max_locks_per_transaction ?? 0);
+  return maxConnections(after) > maxConnections(before) || after.max_cu > before.max_cu || locks(after) > locks(before);
+}
+
+async function restartReplicas(trx: StoreTransaction, branch_id: BranchId): Promise<NewOperation[]> {
+  const replicas = ((await findEndpointsOfBranch(trx, branch_id)) ?? []).filter(({ type }) => type === 'read_only');
+  return replicas
+    .filter(willRun)
+    .flatMap((replica) => [endpointOperation('suspend_compute', replica), endpointOperation('start_compute', replica)]);
 }
 
 /** What a running server needs to follow a change of size or settings. */

@@ -13,6 +13,9 @@ export interface StatusReport {
   readonly snapshots: number;
   /** What only one of them holds, as far as it was measured. */
   readonly snapshots_bytes: number;
+  readonly replicas_active: number;
+  readonly replica_lag_bytes_max: number;
+  readonly replica_lag_seconds_max: number;
   readonly operations_unfinished: number;
   readonly operations_failed: number;
   /** Files of histories that are missing or damaged. */
@@ -54,6 +57,11 @@ function formatStatus(status: StatusReport): string {
   }
   const gib = (bytes: number) => (bytes / 1024 ** 3).toFixed(1);
   rows.push(['history', `${status.snapshots} snapshots, ${gib(status.snapshots_bytes)} GiB of their own`]);
+  if (status.replicas_active > 0) {
+    const { replicas_active, replica_lag_bytes_max, replica_lag_seconds_max } = status;
+    const lag = `at most ${replica_lag_bytes_max} bytes and ${replica_lag_seconds_max.toFixed(1)} s behind`;
+    rows.push(['replicas', `${replicas_active} active, ${lag}`]);
+  }
   if (storage) {
     rows.push(['storage', `${storage.driver}, ${gib(storage.free_bytes)} of ${gib(storage.total_bytes)} GiB free`]);
   }

@@ -50,5 +50,11 @@ export function maxConnections({ min_cu, max_cu }: ComputeRange): number {
   return Math.max(100, Math.min(MAX_CONNECTIONS, Math.floor(ramBytes(size) / BYTES_PER_CONNECTION)));
 }
 
+/** Of `max_connections`, kept for the platform. */
+export const RESERVED_CONNECTIONS = 7;
+
+/** Sessions that customers may have at once. */
+export const customerConnections = (range: ComputeRange): number => maxConnections(range) - RESERVED_CONNECTIONS;
+
 /** The share of RAM the platform's file cache may use; for us the page cache, told through `effective_cache_size`. */
 export const cacheBytes = (size: ComputeUnits): number => ramBytes(size) * 0.75;

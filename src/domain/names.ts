@@ -3,6 +3,7 @@ import { LIMITS } from './limits.ts';
 const RESERVED_ROLES = new Set([
   'neon_superuser',
   'cloud_admin',
+  'coppice_replica',
   'zenith_admin',
   'coppice_schema_reader',
   'web_access',

@@ -99,6 +99,15 @@ export interface ClaimSubjects {
   readonly endpoint_id?: string;
 }
 
+/**
+ * The timeline that an operation on an endpoint's compute claims. A read replica writes to a volume of its own, so that it
+ * starts and stops whatever is done to its branch meanwhile.
+ */
+export const claimedTimeline = (endpoint: {
+  readonly type: 'read_write' | 'read_only';
+  readonly timeline_id: string;
+}): string | undefined => (endpoint.type === 'read_write' ? endpoint.timeline_id : undefined);
+
 /** The claims of one operation as keys; two operations conflict when a key of one is an exclusive key of the other. */
 export function claimKeys(action: OperationAction, subjects: ClaimSubjects): Record<ClaimMode, string[]> {
   const claims: Claims = OPERATION_KINDS[action].claims;

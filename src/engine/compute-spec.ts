@@ -42,7 +42,8 @@ const PAST: SettingsSource['platform'] = {
   max_logical_replication_workers: 0,
 };
 
-function settingsSource(ctx: EngineContext, facts: EndpointFacts): SettingsSource {
+/** What an endpoint's configuration is derived from. */
+export function settingsSource(ctx: EngineContext, facts: EndpointFacts): SettingsSource {
   return {
     major: distributionOf(ctx, facts.distribution_id).major,
     range: facts,

@@ -29,6 +29,8 @@ export interface EngineContext {
   readonly distributions: ReadonlyMap<string, EngineDistribution>;
   /** The volume that new projects of a distribution are cloned from; made when first asked for. */
   readonly template: (distributionId: string) => Promise<VolumeRef>;
+  /** Passwords of read replicas are reckoned from it. */
+  readonly replication_key: Buffer;
   /** The user that Coppice runs as: computes let it in as `cloud_admin`. */
   readonly os_user: string;
   /** Computes of the same driver that are none of the engine's: the server of our own database. */

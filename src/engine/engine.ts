@@ -6,6 +6,7 @@ import { checkArchives, takeInAll, takeInRunning, tendArchives } from './chores/
 import { availability } from './chores/availability.ts';
 import { removeEphemeralBranches } from './chores/ephemeral.ts';
 import { deleteExpired } from './chores/expiry.ts';
+import { followPrimaries } from './chores/follow-primaries.ts';
 import { idleSuspend } from './chores/idle-suspend.ts';
 import { removeLeftovers } from './chores/leftovers.ts';
 import { makeDueSnapshots } from './chores/schedules.ts';
@@ -63,6 +64,7 @@ export async function startEngine(
   const loops = [
     startLoop({ name: 'idle_suspend', interval_ms: 1_000, logger }, idleSuspend(ctx, stopping.signal)),
     startLoop({ name: 'availability', interval_ms: 10_000, logger }, lookForCrashes),
+    startLoop({ name: 'follow_primaries', interval_ms: 2_000, logger }, followPrimaries(ctx, stopping.signal)),
     startLoop({ name: 'pool', interval_ms: 15_000, logger }, () => watchPool(ctx)),
     startLoop({ name: 'sizes', interval_ms: 15_000, logger }, () => measureVolumes(ctx)),
     startLoop({ name: 'snapshots', interval_ms: 5_000, logger }, snapshotRunning(ctx, stopping.signal)),

@@ -14,6 +14,7 @@ import {
   observeEndpointStopped,
   observeEndpointStopping,
 } from '../store/observations.ts';
+import { observeReplicaVolume } from '../store/replicas.ts';
 import { computeFiles, computeRef, computeSpec, currentSize, specHash } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
 import { readyArchive } from './history/archiving.ts';
@@ -23,7 +24,7 @@ import { sessions } from './sessions.ts';
 import { stopPoint } from './stop-point.ts';
 
 /** Whether the server of an endpoint, should one run, is of the timeline that its branch has now. */
-const servesBranch = (endpoint: Pick<EndpointFacts, 'serves_timeline_id' | 'timeline_id'>): boolean =>
+export const servesBranch = (endpoint: Pick<EndpointFacts, 'serves_timeline_id' | 'timeline_id'>): boolean =>
   endpoint.serves_timeline_id === endpoint.timeline_id;
 
 /** Whether the endpoint's server runs. One that runs on the timeline of another branch is stopped: it is not meant. */
@@ -125,21 +126,25 @@ export async function reconfigure(ctx: EngineContext, facts: EndpointFacts, ref:
   await observeEndpointConfigured(ctx.store, facts.id, specHash(ctx, facts));
 }
 
-/** Nothing of the endpoint's compute is left on this machine. */
+/** Nothing of the endpoint's compute is left on this machine, nor the copy of its branch that a replica has. */
 export async function removeCompute(
   ctx: EngineContext,
-  endpoint: { readonly id: string; readonly compute: ComputeRef | null },
+  endpoint: Pick<EndpointFacts, 'id' | 'type' | 'compute'>,
   mode: StopMode,
 ): Promise<void> {
   if (!endpoint.compute) return;
   await ctx.compute.ensureStopped(endpoint.compute, mode);
   await ctx.compute.ensureRemoved(endpoint.compute);
   await observeEndpointStopped(ctx.store, endpoint.id);
+  if (endpoint.type === 'read_only') {
+    await observeReplicaVolume(ctx.intent, endpoint.id, undefined);
+    await ctx.storage.ensureDeleted(endpoint.id);
+  }
   await observeEndpointRemoved(ctx.store, endpoint.id);
 }
 
 /** What runs already needs room to go on: nothing new is started on a pool that is nearly full. */
-async function refuseWhenFull(ctx: EngineContext): Promise<void> {
+export async function refuseWhenFull(ctx: EngineContext): Promise<void> {
   const { free_bytes, reserve_bytes } = await ctx.storage.pool();
   if (free_bytes < reserve_bytes) throw new CoppiceError('storage_full', { noun: 'start', free_bytes, reserve_bytes });
 }

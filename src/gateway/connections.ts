@@ -32,8 +32,9 @@ export class Connections {
   }
 
   /** Moves a connection from the crowd at the door to its endpoint's sessions. Throws a Refusal when those are too many. */
-  authenticated(record: ConnectionRecord, id: EndpointId): void {
+  authenticated(record: ConnectionRecord, id: EndpointId, sessions_max?: number): void {
     const count = this.sessionCount(id);
+    if (sessions_max !== undefined && count >= sessions_max) throw refusals.tooManyClients();
     if (count >= this.#limits.sessions_per_endpoint) throw refusals.tooManySessions();
     this.#unauthenticated.delete(record);
     this.#endpoints.set(record, id);

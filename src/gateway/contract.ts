@@ -19,6 +19,8 @@ export interface EndpointEntry {
   readonly disabled: boolean;
   /** `stopping`: hold the connection and ask for a wake, which is served by the next start. */
   readonly state: 'running' | 'stopping' | 'stopped';
+  /** More sessions are refused; undefined: the server knows its own bound. */
+  readonly sessions_max?: number;
 }
 
 /** A point of a branch's past as a client wrote it, not yet read. */

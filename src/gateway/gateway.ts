@@ -94,8 +94,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     const admission = connections.admit(record);
     if (admission === 'dropped') return void socket.destroy();
     let authenticated = false;
-    const onAuthenticated = (id: EndpointId) => {
-      connections.authenticated(record, id);
+    const onAuthenticated = (id: EndpointId, sessions_max?: number) => {
+      connections.authenticated(record, id, sessions_max);
       authenticated = true;
     };
     if (admission === 'refused') await refuse(socket, record, limits);

@@ -93,6 +93,8 @@ export const refusals = {
     new Refusal('ratelimit', '53300', 'Too many connections are waiting to log in. Please try again later.'),
   tooManySessions: () =>
     new Refusal('ratelimit', '53300', 'Too many connections to this endpoint. Please try again later.'),
+  /** As a server says it that has no room left. */
+  tooManyClients: () => new Refusal('user', '53300', 'sorry, too many clients already'),
   computeUnreachable: (cause: unknown) =>
     new Refusal('compute', '57P03', "Couldn't connect to compute node. Please try again.", { cause }),
   wakeTimeout: () => new Refusal('compute', '57P03', 'The compute did not start in time. Please try again.'),

@@ -38,7 +38,7 @@ export interface ConnectionContext extends AuthenticationContext {
   /** Aborts when the gateway stops. */
   readonly stopping: AbortSignal;
   /** Called once a client has proved who it is. Throws a Refusal when the endpoint has too many sessions. */
-  onAuthenticated(id: EndpointId | BranchId): void;
+  onAuthenticated(id: EndpointId | BranchId, sessions_max?: number): void;
 }
 
 /** What a client asked for, checked as far as its start-up packet goes. */
@@ -116,8 +116,9 @@ async function serveClient(
   record.authentication_ms = performance.now() - started;
   record.endpoint_id = routeTarget(authenticated.route);
   record.pooled = authenticated.route.pooled;
-  context.onAuthenticated(routeTarget(authenticated.route));
   const { destination } = authenticated;
+  const sessions_max = 'sessions_max' in destination ? destination.sessions_max : undefined;
+  context.onAuthenticated(routeTarget(authenticated.route), sessions_max);
   if ('disabled' in destination && destination.disabled) throw refusals.endpointDisabled(destination.endpoint_id);
   if ('point' in destination && request.logical) throw refusals.replicationOfPast();
   channel.write(authenticationOk());

@@ -1,3 +1,4 @@
+import { customerConnections } from '../domain/compute-size.ts';
 import type { BranchId, EndpointId } from '../domain/ids.ts';
 import type { Directory, RoleSecret } from '../gateway/contract.ts';
 import type { Change } from '../store/changes.ts';
@@ -7,6 +8,7 @@ import {
   findDirectoryBranch,
   findDirectoryEndpoint,
   findDirectoryRole,
+  findRunningPrimary,
 } from '../store/directory.ts';
 
 /** Entries kept; beyond it the ones that were put in first go. */
@@ -39,6 +41,11 @@ export function createDirectory(
     // A password in waiting looks different to a sleeping and to a running server; both belong to the branch's entry.
     return remember(ofBranch(roles, branch_id), `${running} ${name}`, load, isFresh);
   };
+  /** Whom to ask for what was done to roles in SQL: a replica hears of it only from its primary. */
+  const teacherOf = async ({ id, type, branch_id, observed_state }: DirectoryEndpoint) => {
+    if (type === 'read_only') return findRunningPrimary(store, branch_id);
+    return observed_state === 'running' ? id : undefined;
+  };
   return {
     findNow: (id) => findDirectoryEndpoint(store, id),
     endpoint: async (id) => {
@@ -47,14 +54,17 @@ export function createDirectory(
       if (!found || found.ephemeral_of) return undefined;
       const { observed_state } = found;
       const state = observed_state === 'running' || observed_state === 'stopping' ? observed_state : 'stopped';
-      return { endpoint_id: found.id, disabled: found.disabled, state };
+      // A replica runs with room for what its primary has, which may be larger.
+      const sessions_max = found.type === 'read_only' ? customerConnections(found) : undefined;
+      return { endpoint_id: found.id, disabled: found.disabled, state, sessions_max };
     },
     role: async (id, name, { refresh } = {}) => {
       const endpoint = await find(id);
       if (!endpoint || endpoint.ephemeral_of) return undefined;
       const running = endpoint.observed_state === 'running';
-      if (refresh && running) {
-        await learn(id);
+      const teacher = refresh ? await teacherOf(endpoint) : undefined;
+      if (teacher) {
+        await learn(teacher);
         roles.delete(endpoint.branch_id);
       }
       return findRole(endpoint.branch_id, running, name);

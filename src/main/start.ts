@@ -84,8 +84,12 @@ export async function startCoppice(
   const { driver: storage, ...chosen } = await storageOf(foundation.directory.path, settings);
   const archive = await archiveOf(foundation.directory.path);
   let listener: ChangeListener | undefined;
-  const engineContext = engineContextOf(foundation, { storage, archive }, async () => listener?.caughtUp());
-  const context = { ...(await installationContext(foundation)), history: historyReader(engineContext) };
+  const installed = await installationContext(foundation);
+  const replication_key = installed.vault.derive('passwords of read replicas');
+  const engineContext = engineContextOf(foundation, { storage, archive, replication_key }, async () =>
+    listener?.caughtUp(),
+  );
+  const context = { ...installed, history: historyReader(engineContext) };
   undo.defer(() => (settings.keep_computes ? Promise.resolve() : stopComputes(engineContext)));
 
   let engine: Engine | undefined;
@@ -191,7 +195,7 @@ async function installationContext({
 
 function engineContextOf(
   foundation: Foundation,
-  { storage, archive }: Pick<EngineContext, 'storage' | 'archive'>,
+  given: Pick<EngineContext, 'storage' | 'archive' | 'replication_key'>,
   caughtUp: () => Promise<void>,
 ): EngineContext {
   const { settings, driver, distributions, intent, observed, logger } = foundation;
@@ -200,8 +204,7 @@ function engineContextOf(
     intent: intent.store,
     store: observed.store,
     compute: driver,
-    storage,
-    archive,
+    ...given,
     archive_check_interval_ms: settings.archive_check_interval_seconds * 1000,
     snapshots: {
       wal_bytes: settings.snapshot_wal_bytes,
@@ -213,7 +216,7 @@ function engineContextOf(
         return [id, { id, root, major, has_scheduler }];
       }),
     ),
-    template: createTemplates(storage, byId),
+    template: createTemplates(given.storage, byId),
     os_user: userInfo().username,
     own_computes: new Set([STORE_COMPUTE_ID]),
     caughtUp,

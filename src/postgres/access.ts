@@ -2,6 +2,8 @@ import { userInfo } from 'node:os';
 
 /** The superuser that only the platform is; it has no password. */
 export const PLATFORM_ROLE = 'cloud_admin';
+/** What read replicas stream as; it can do nothing else. */
+export const REPLICATION_ROLE = 'coppice_replica';
 /** The group that every role made through the API belongs to; nobody logs in as it. */
 export const CUSTOMER_GROUP = 'neon_superuser';
 /** Reads schemas for the platform; it has no password and no rights but to look. See `ensureSchemaReader`. */

@@ -35,7 +35,12 @@ export interface ControlFile {
   readonly minRecoveryLsn?: Lsn;
   readonly minRecoveryTimeline: number;
   readonly walLevel: 'minimal' | 'replica' | 'logical';
+  /** Settings that the server last ran with, and that a standby of it must not be below. */
+  readonly maxConnections: number;
+  readonly maxWorkerProcesses: number;
+  readonly maxWalSenders: number;
   readonly maxPreparedTransactions: number;
+  readonly maxLocksPerTransaction: number;
   readonly walSegmentBytes: number;
   readonly dataChecksums: boolean;
   /** 32 bytes: what SCRAM answers with for a role that does not exist. */
@@ -95,7 +100,11 @@ export function parseControlFile(bytes: Buffer): ControlFile {
     minRecoveryLsn: minRecovery === '0/0' ? undefined : minRecovery,
     minRecoveryTimeline: bytes.readUInt32LE(AFTER_CHECKPOINT + 16),
     walLevel: (['minimal', 'replica', 'logical'] as const)[bytes.readUInt32LE(AFTER_CHECKPOINT + 44)] ?? 'minimal',
+    maxConnections: bytes.readInt32LE(AFTER_CHECKPOINT + 52),
+    maxWorkerProcesses: bytes.readInt32LE(AFTER_CHECKPOINT + 56),
+    maxWalSenders: bytes.readInt32LE(AFTER_CHECKPOINT + 60),
     maxPreparedTransactions: bytes.readInt32LE(AFTER_CHECKPOINT + 64),
+    maxLocksPerTransaction: bytes.readInt32LE(AFTER_CHECKPOINT + 68),
     walSegmentBytes: bytes.readUInt32LE(AFTER_CHECKPOINT + 100),
     dataChecksums: bytes.readUInt32LE(AFTER_CHECKPOINT + 124) !== 0,
     mockAuthenticationNonce: Buffer.from(bytes.subarray(nonce, nonce + NONCE_BYTES)),

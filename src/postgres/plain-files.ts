@@ -1,5 +1,5 @@
 import { constants } from 'node:fs';
-import { copyFile, type FileHandle, lchown, open, rm, stat } from 'node:fs/promises';
+import { copyFile, type FileHandle, lchown, mkdir, open, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 /**
@@ -42,6 +42,22 @@ export async function writeNewFile(path: string, bytes: Buffer | string): Promis
   try {
     await handle.writeFile(bytes);
     await giveToOwner(path);
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Makes a directory that must not be there yet, which belongs to whom the one around it belongs to. */
+export async function makeDirectoryLike(parent: string, name: string): Promise<void> {
+  await mkdir(join(parent, name), { mode: 0o700 });
+  await giveToOwner(join(parent, name));
+}
+
+/** What was written to a plain file is on disk. */
+export async function syncPlainFile(path: string): Promise<void> {
+  const handle = await openPlain(path);
+  try {
+    await handle.sync();
   } finally {
     await handle.close();
   }

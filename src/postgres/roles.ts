@@ -1,7 +1,7 @@
 import { escapeIdentifier, escapeLiteral } from 'pg';
 import { CoppiceError } from '../domain/errors.ts';
 import { parseVerifier } from '../domain/scram-verifier.ts';
-import { CUSTOMER_GROUP, PLATFORM_ROLE, SCHEMA_READER } from './access.ts';
+import { CUSTOMER_GROUP, PLATFORM_ROLE, REPLICATION_ROLE, SCHEMA_READER } from './access.ts';
 import { withConnectionsAllowed } from './database-access.ts';
 import type { OpenSession, Session } from './session.ts';
 
@@ -54,7 +54,7 @@ export async function readRoles(session: Session): Promise<ObservedRole[]> {
        FROM pg_authid a
       WHERE rolname !~ '^pg_' AND rolname <> ALL ($2)
       ORDER BY rolname`,
-    [CUSTOMER_GROUP, [CUSTOMER_GROUP, PLATFORM_ROLE, SCHEMA_READER]],
+    [CUSTOMER_GROUP, [CUSTOMER_GROUP, PLATFORM_ROLE, REPLICATION_ROLE, SCHEMA_READER]],
   );
   return rows;
 }

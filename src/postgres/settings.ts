@@ -1,5 +1,11 @@
 import { statfsSync } from 'node:fs';
-import { type ComputeRange, cacheBytes, maxConnections, ramBytes } from '../domain/compute-size.ts';
+import {
+  type ComputeRange,
+  cacheBytes,
+  maxConnections,
+  RESERVED_CONNECTIONS,
+  ramBytes,
+} from '../domain/compute-size.ts';
 import { pgSettingProblem } from '../domain/pg-settings.ts';
 
 const MIB = 1024 ** 2;
@@ -21,8 +27,14 @@ type Settings = Readonly<Record<string, string | number | boolean>>;
 
 /** The whole text of postgresql.conf. Paths of its own are the driver's to give. */
 export function postgresqlConf(source: SettingsSource): string {
+  return Object.entries(settingsOf(source))
+    .map(([name, value]) => `${name} = ${quote(value)}\n`)
+    .join('');
+}
+
+function settingsOf(source: SettingsSource): Settings {
   const { major, range, pg_settings = {}, logical_replication = false, platform = {} } = source;
-  const settings: Settings = {
+  return {
     ...sizeSettings(range),
     ...FIXED,
     ...(major >= 17 ? { allow_alter_system: false } : {}),
@@ -32,9 +44,29 @@ export function postgresqlConf(source: SettingsSource): string {
     ...platform,
     ...DURABLE,
   };
-  return Object.entries(settings)
-    .map(([name, value]) => `${name} = ${quote(value)}\n`)
-    .join('');
+}
+
+/** What a standby must not be below its primary in. */
+const STANDBY_FLOOR = [
+  'max_connections',
+  'max_worker_processes',
+  'max_wal_senders',
+  'max_prepared_transactions',
+  'max_locks_per_transaction',
+] as const;
+export type StandbyFloor = Readonly<Record<(typeof STANDBY_FLOOR)[number], number>>;
+
+/** The five settings that a server with this configuration demands of its standbys. */
+export function standbyFloor(source: SettingsSource): StandbyFloor {
+  const settings = settingsOf(source);
+  return Object.fromEntries(STANDBY_FLOOR.map((name) => [name, Number(settings[name])])) as StandbyFloor;
+}
+
+/** The larger of each. */
+export function highestFloor(floors: readonly StandbyFloor[]): StandbyFloor {
+  return Object.fromEntries(
+    STANDBY_FLOOR.map((name) => [name, Math.max(...floors.map((floor) => floor[name]))]),
+  ) as StandbyFloor;
 }
 
 /**
@@ -80,7 +112,7 @@ function sizeSettings(range: ComputeRange): Settings {
 }
 
 const FIXED: Settings = {
-  superuser_reserved_connections: 7,
+  superuser_reserved_connections: RESERVED_CONNECTIONS,
   max_parallel_workers: 8,
   max_prepared_transactions: 0,
   max_locks_per_transaction: 64,

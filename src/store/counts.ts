@@ -10,6 +10,10 @@ export interface Counts {
   /** Snapshots that history is made of, and what only they hold on disk, as far as it was measured. */
   readonly snapshots: number;
   readonly snapshots_bytes: number;
+  /** Read replicas that run, and how far those are behind that are furthest behind. */
+  readonly replicas_active: number;
+  readonly replica_lag_bytes_max: number;
+  readonly replica_lag_seconds_max: number;
   readonly operations_unfinished: number;
   readonly operations_failed: number;
   /** What is known to be wrong with histories. */
@@ -31,8 +35,13 @@ export async function countEverything(store: Store): Promise<Counts> {
       (select coalesce(sum(unshared_size_bytes), 0)::bigint from timeline_snapshots where purged_at is null) as snapshots_bytes,
       (select count(*) from operations where status in ('scheduling', 'running', 'cancelling')) as operations_unfinished,
       (select count(*) from operations where status = 'failed' and finished_at > now() - interval '1 day') as operations_failed,
-      (select count(*) from history_damages where resolved_at is null) as history_damages
-    `.execute(store);
+      (select count(*) from history_damages where resolved_at is null) as history_damages,
+      replicas.*
+    from (
+      select count(*) as replicas_active, coalesce(max(replica_lag_bytes), 0) as replica_lag_bytes_max,
+        coalesce(max(replica_lag_seconds), 0) as replica_lag_seconds_max
+      from endpoints where deleted_at is null and type = 'read_only' and observed_state in ('running', 'stopping')
+    ) replicas`.execute(store);
   return rows[0]!;
 }
 

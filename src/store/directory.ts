@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { BranchId, EndpointId, OperationId } from '../domain/ids.ts';
 import type { OperationStatus } from '../domain/operation-kinds.ts';
 import type { ObservedCompute } from '../domain/states.ts';
+import { oneOf } from './any-of.ts';
 import type { Store } from './connection.ts';
 
 /** What the gateway asks about an endpoint. */
@@ -10,6 +11,9 @@ export interface DirectoryEndpoint {
   readonly branch_id: string;
   /** The branch whose past it serves: then clients reach it by way of that branch alone. */
   readonly ephemeral_of: BranchId | null;
+  readonly type: 'read_write' | 'read_only';
+  readonly min_cu: number;
+  readonly max_cu: number;
   readonly disabled: boolean;
   readonly observed_state: ObservedCompute;
   readonly compute: { driver: string; id: string } | null;
@@ -22,6 +26,7 @@ export function findDirectoryEndpoint(store: Store, id: EndpointId): Promise<Dir
       .innerJoin('branches', 'branches.id', 'endpoints.branch_id')
       .select(['endpoints.id', 'endpoints.branch_id', 'endpoints.disabled', 'endpoints.compute'])
       .select('branches.ephemeral_of')
+      .select(['endpoints.type', 'endpoints.min_cu', 'endpoints.max_cu'])
       // A server of another timeline is on its way out: nobody is let in who comes for this branch.
       .select(
         sql<ObservedCompute>`case when endpoints.observed_state = 'running'
@@ -49,6 +54,19 @@ export async function findDirectoryBranch(store: Store, id: BranchId): Promise<D
       and endpoints.serves_timeline_id = branches.timeline_id
     where branches.id = ${id} and branches.deleted_at is null and branches.ephemeral_of is null`.execute(store);
   return rows[0];
+}
+
+/** The running server that knows the roles of a branch first: its read_write endpoint's. */
+export async function findRunningPrimary(store: Store, branch_id: string): Promise<EndpointId | undefined> {
+  const row = await store
+    .selectFrom('endpoints')
+    .select('id')
+    .where('branch_id', '=', branch_id)
+    .where('type', 'in', oneOf(['read_write']))
+    .where('observed_state', '=', 'running')
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst();
+  return row?.id;
 }
 
 export interface DirectoryRole {
@@ -89,8 +107,9 @@ export async function findStartProgress(store: Store, operationId: OperationId):
   const { rows } = await sql<StartProgress>`
     select operations.status, operations.error,
       operations.started_at is not null and endpoints.observed_state = 'running'
-        and endpoints.serves_timeline_id = operations.timeline_id as running
+        and endpoints.serves_timeline_id = coalesce(operations.timeline_id, branches.timeline_id) as running
     from operations join endpoints on endpoints.id = operations.endpoint_id
+    join branches on branches.id = endpoints.branch_id
     where operations.id = ${operationId}`.execute(store);
   return rows[0];
 }

@@ -12,6 +12,8 @@ export interface EndpointView extends EndpointRow {
   readonly timeline_id: string;
   /** The branch whose past it serves; no caller of the API sees such an endpoint. */
   readonly ephemeral_of: string | null;
+  /** Roles or databases of its branch wait to be brought to a server. */
+  readonly config_pending: boolean;
   /** Where its unfinished operations lead: the last start or suspend among them. */
   readonly last_unfinished: 'start_compute' | 'suspend_compute' | null;
   readonly last_unfinished_id: OperationId | null;
@@ -22,6 +24,7 @@ function endpointViews(store: Store) {
   return store
     .selectFrom('endpoints')
     .innerJoin('branches', 'branches.id', 'endpoints.branch_id')
+    .innerJoin('timelines', 'timelines.id', 'branches.timeline_id')
     .leftJoinLateral(
       (eb) =>
         eb
@@ -42,6 +45,7 @@ function endpointViews(store: Store) {
       'last.action as last_unfinished',
       'last.id as last_unfinished_id',
     ])
+    .select(sql<boolean>`timelines.applied_config_generation < branches.config_generation`.as('config_pending'))
     .where('endpoints.deleted_at', 'is', null)
     .orderBy('endpoints.created_at')
     .orderBy('endpoints.id');

@@ -56,7 +56,7 @@ async function dropEndpoints(trx: StoreTransaction, endpoints: EndpointView[]): 
 /** Brings the server of a moved endpoint over: one that runs is started on the other branch, one that sleeps stays so. */
 function move(endpoint: EndpointView, { id: branch_id, timeline_id }: BranchView): NewOperation[] {
   if (endpoint.disabled) return [];
-  const after = { id: endpoint.id, branch_id, timeline_id };
+  const after = { ...endpoint, branch_id, timeline_id };
   return [
     { ...endpointOperation('apply_config', after), source_timeline_id: endpoint.timeline_id },
     willRun(endpoint)

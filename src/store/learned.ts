@@ -108,7 +108,7 @@ export async function findServedBranch(
     from endpoints
     join branches on branches.timeline_id = endpoints.serves_timeline_id
     join timelines on timelines.id = branches.timeline_id
-    where endpoints.id = ${endpointId} and endpoints.compute is not null and branches.deleted_at is null
+    where endpoints.id = ${endpointId} and endpoints.type = 'read_write' and endpoints.compute is not null and branches.deleted_at is null
       and timelines.applied_config_generation >= branches.config_generation`.execute(store);
   return rows[0];
 }

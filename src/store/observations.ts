@@ -213,6 +213,8 @@ export function findEndpointFacts(store: Store, id: EndpointId) {
       'endpoints.serves_timeline_id',
       'endpoints.spec_hash',
       'endpoints.started_at',
+      'endpoints.replica_volume',
+      'endpoints.replica_timeline_id',
       'branches.timeline_id',
       'branches.ephemeral_of',
       'branches.config_generation',
@@ -236,15 +238,28 @@ export function findProject(store: Store, id: ProjectId): Promise<ProjectRow | u
   return store.selectFrom('projects').selectAll().where('id', '=', id).executeTakeFirst();
 }
 
-/** Endpoints whose compute may have something on this machine: of a timeline, of a project, or all. */
+/** Endpoints whose compute may have something on this machine: those that write to a timeline, of a project, or all. */
 export function findPlacedEndpoints(
   store: Store,
   scope: { timeline_id?: TimelineId; project_id?: ProjectId } = {},
 ): Promise<EndpointRow[]> {
   let query = store.selectFrom('endpoints').selectAll().where('compute', 'is not', null);
-  if (scope.timeline_id) query = query.where('serves_timeline_id', '=', scope.timeline_id);
+  if (scope.timeline_id) {
+    query = query.where('serves_timeline_id', '=', scope.timeline_id).where('type', 'in', oneOf(['read_write']));
+  }
   if (scope.project_id) query = query.where('project_id', '=', scope.project_id);
   return query.execute();
+}
+
+/** Read replicas whose compute or volume may be on this machine, and which follow a timeline. */
+export function findPlacedReplicas(store: Store, timeline_id: TimelineId): Promise<EndpointRow[]> {
+  return store
+    .selectFrom('endpoints')
+    .selectAll()
+    .where('compute', 'is not', null)
+    .where('type', 'in', oneOf(['read_only']))
+    .where('serves_timeline_id', '=', timeline_id)
+    .execute();
 }
 
 /** Endpoints last seen with a running server. */

@@ -1,12 +1,14 @@
 import { sql } from 'kysely';
 import type { EndpointId } from '../domain/ids.ts';
 import type { Store, StoreTransaction } from './connection.ts';
+import type { EndpointRow } from './schema.ts';
 
 /** A running endpoint as the chores see it. */
 export interface WatchedEndpoint {
   readonly id: EndpointId;
   readonly project_id: string;
   readonly branch_id: string;
+  readonly type: 'read_write' | 'read_only';
   readonly timeline_id: string;
   readonly serves_timeline_id: string | null;
   readonly compute: { driver: string; id: string };
@@ -17,7 +19,8 @@ export interface WatchedEndpoint {
 /** Running endpoints that nothing is being done to. */
 export async function findWatchedEndpoints(store: Store): Promise<WatchedEndpoint[]> {
   const { rows } = await sql<WatchedEndpoint>`
-    select endpoints.id, endpoints.project_id, endpoints.branch_id, branches.timeline_id, endpoints.compute,
+    select endpoints.id, endpoints.project_id, endpoints.branch_id, endpoints.type, branches.timeline_id,
+      endpoints.compute,
       endpoints.serves_timeline_id, endpoints.started_at, endpoints.suspend_timeout_seconds
     from endpoints join branches on branches.id = endpoints.branch_id
     where endpoints.observed_state = 'running' and endpoints.deleted_at is null
@@ -66,11 +69,9 @@ export async function findLeftovers(store: Store): Promise<{ project_id: string;
 }
 
 /** Endpoints that were deleted while they slept: what their computes left is still there. */
-export async function findDeletedPlaced(
-  store: Store,
-): Promise<{ id: EndpointId; compute: { driver: string; id: string } }[]> {
-  const { rows } = await sql<{ id: EndpointId; compute: { driver: string; id: string } }>`
-    select id, compute from endpoints
+export async function findDeletedPlaced(store: Store): Promise<Pick<EndpointRow, 'id' | 'type' | 'compute'>[]> {
+  const { rows } = await sql<Pick<EndpointRow, 'id' | 'type' | 'compute'>>`
+    select id, type, compute from endpoints
     where deleted_at is not null and compute is not null and not exists (
       select from operations where operations.endpoint_id = endpoints.id
         and operations.status in ('scheduling', 'running', 'cancelling')

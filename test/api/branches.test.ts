@@ -149,8 +149,6 @@ describe('branches', () => {
         assert.equal(status, 501);
         assert.match(body.message, new RegExp(`${word}.* is not available`));
       }
-      const replica = await create({ endpoints: [{ type: 'read_only' }] });
-      assert.equal(replica.status, 501);
       const two = await create({ endpoints: [{ type: 'read_write' }, { type: 'read_write' }] });
       assert.equal(two.status, 400);
       const unreachable = await create({ branch: { init_source: 'schema-only' } });

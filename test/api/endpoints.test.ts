@@ -115,13 +115,30 @@ describe('endpoints', () => {
       assert.deepEqual(answers.map(({ status }) => status).sort(), [201, 422]);
     });
 
-    it('refuses an unknown branch, one that is not ready, another region, and a replica', async () => {
+    it('gives a branch as many read_only ones as are asked for, beside its read_write one', async () => {
+      const replicas = await Promise.all(
+        [1, 2].map(() => create({ branch_id: project.branch_id, type: 'read_only', autoscaling_limit_max_cu: 1 })),
+      );
+      for (const { status, body } of replicas) {
+        assert.equal(status, 201);
+        assert.equal(body.endpoint.type, 'read_only');
+        assert.equal(body.endpoint.current_state, 'init');
+        assert.equal(body.endpoint.pending_state, 'active');
+        assert.deepEqual(
+          body.operations.map(({ action }: { action: string }) => action),
+          ['start_compute'],
+        );
+      }
+      const alone = await create({ branch_id: await bareBranch(), type: 'read_only' });
+      assert.equal(alone.status, 201);
+    });
+
+    it('refuses an unknown branch, one that is not ready, another region, and another type', async () => {
       const young = await api.call('POST', `/projects/${project.id}/branches`);
       for (const [endpoint, status, message] of [
         [{ branch_id: 'br-no-such-12345678', type: 'read_write' }, 404, /^branch not found$/],
         [{ branch_id: young.body.branch.id, type: 'read_write' }, 422, /^branch not ready yet$/],
         [{ branch_id: project.branch_id, type: 'read_write', region_id: 'aws-us-east-1' }, 400, /must be local/],
-        [{ branch_id: project.branch_id, type: 'read_only' }, 501, /read replica is not available/],
         [{ branch_id: project.branch_id, type: 'read_mostly' }, 400, /must be one of read_write, read_only/],
         [{ branch_id: project.branch_id }, 400, /type/],
       ] as const) {
@@ -330,6 +347,29 @@ describe('endpoints', () => {
         }
       });
     }
+
+    it('to a larger size restarts the read replicas that run first', async () => {
+      await wakeUp();
+      const made = await create({ branch_id: project.branch_id, type: 'read_only' });
+      const asleep = await create({ branch_id: project.branch_id, type: 'read_only', disabled: true });
+      assert.equal(asleep.status, 201);
+      await finishOperations(api, project.id);
+      await observeEndpoint(api, made.body.endpoint.id, 'running');
+      const starts = async (size: number) => {
+        const { body } = await patch({ autoscaling_limit_min_cu: size, autoscaling_limit_max_cu: size });
+        await finishOperations(api, project.id);
+        return body.operations.map(({ action, endpoint_id }: { action: string; endpoint_id: string }) => [
+          action,
+          endpoint_id === project.endpoint_id ? 'primary' : endpoint_id === made.body.endpoint.id ? 'replica' : 'other',
+        ]);
+      };
+      const primary = [
+        ['suspend_compute', 'primary'],
+        ['start_compute', 'primary'],
+      ];
+      assert.deepEqual(await starts(1), [['suspend_compute', 'replica'], ['start_compute', 'replica'], ...primary]);
+      assert.deepEqual(await starts(0.5), primary);
+    });
 
     it('leaves its time of change alone when nothing changes', async () => {
       const before = await api.call('GET', one());

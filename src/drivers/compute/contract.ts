@@ -12,7 +12,16 @@ export interface ComputeRef {
   readonly id: string;
 }
 
-/** Everything a server needs, decided by the caller. Nothing in it is secret. */
+/** Whom a standby streams from. */
+export interface ComputePrimary {
+  /** The id of its spec; it need not run, or be there at all. */
+  readonly id: string;
+  readonly user: string;
+  /** Secret: reaches the server in a file that its user alone reads. */
+  readonly password: string;
+}
+
+/** Everything a server needs, decided by the caller. Nothing in it is secret but the password for its primary. */
 export interface ComputeSpec {
   /** The endpoint's id; names the compute. */
   readonly id: string;
@@ -28,6 +37,8 @@ export interface ComputeSpec {
     readonly 'pg_ident.conf': string;
   };
   readonly size: ComputeUnits;
+  /** For a data directory that is a standby's; undefined: it goes by the log that it has. */
+  readonly primary?: ComputePrimary;
 }
 
 export interface ComputeObservation {

@@ -1,4 +1,4 @@
-import { retryDelayMs } from '../../domain/operation-kinds.ts';
+import { claimedTimeline, retryDelayMs } from '../../domain/operation-kinds.ts';
 import { createCall } from '../../store/calls.ts';
 import { observeEndpointCrashed } from '../../store/observations.ts';
 import { findWatchedEndpoints, lockSettledEndpoint, type WatchedEndpoint } from '../../store/watched.ts';
@@ -23,7 +23,8 @@ async function restart(ctx: EngineContext, endpoint: WatchedEndpoint): Promise<v
     if (!(await lockSettledEndpoint(trx, endpoint))) return false;
     const crashes = await observeEndpointCrashed(trx, endpoint.id);
     const run_at = crashes > 1 ? new Date(Date.now() + retryDelayMs(crashes - 1)) : undefined;
-    const { id: endpoint_id, branch_id, timeline_id } = endpoint;
+    const { id: endpoint_id, branch_id } = endpoint;
+    const timeline_id = claimedTimeline(endpoint);
     const operation = { action: 'start_compute', endpoint_id, branch_id, timeline_id } as const;
     await createCall(trx, endpoint.project_id, [operation], { run_at });
     return true;

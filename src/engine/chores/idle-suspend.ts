@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LIMITS } from '../../domain/limits.ts';
+import { claimedTimeline } from '../../domain/operation-kinds.ts';
 import { type ActivityCounters, readActivity } from '../../postgres/activity.ts';
 import { createCall } from '../../store/calls.ts';
 import { observeEndpointActive, observeEndpointSteady } from '../../store/observations.ts';
@@ -128,7 +129,7 @@ async function suspend(
         action: 'suspend_compute',
         endpoint_id: endpoint.id,
         branch_id: endpoint.branch_id,
-        timeline_id: endpoint.timeline_id,
+        timeline_id: claimedTimeline(endpoint),
         arguments: { only_if_idle: true, ...decision },
       },
     ]);

@@ -1,5 +1,5 @@
 import type { TimelineId } from '../../domain/ids.ts';
-import { findPlacedEndpoints, observeTimelinePurged } from '../../store/observations.ts';
+import { findPlacedEndpoints, findPlacedReplicas, observeTimelinePurged } from '../../store/observations.ts';
 import type { EngineContext } from '../context.ts';
 import { discardTimeline } from '../first-start.ts';
 import { deleteArchive } from '../history/retention.ts';
@@ -14,6 +14,9 @@ export const deleteTimeline: RunOperation = async (ctx, operation) => {
     // One that was moved away sleeps, and is started for another branch.
     if (endpoint.deleted_at === null && endpoint.observed_state === 'stopped') continue;
     await removeCompute(ctx, endpoint, 'staged');
+  }
+  for (const replica of await findPlacedReplicas(ctx.store, operation.timeline_id!)) {
+    await removeCompute(ctx, replica, 'immediate');
   }
   stopPoint('delete_timeline:stopped');
   await purgeTimeline(ctx, operation.timeline_id!);

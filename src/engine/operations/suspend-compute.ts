@@ -2,7 +2,6 @@ import { type ActivityCounters, readActivity } from '../../postgres/activity.ts'
 import {
   type EndpointFacts,
   findEndpointFacts,
-  observeEndpointRemoved,
   observeEndpointStopped,
   observeEndpointStopping,
 } from '../../store/observations.ts';
@@ -11,6 +10,7 @@ import { takeSuspendSnapshot } from '../history/suspend-snapshot.ts';
 import { takeInStopped } from '../history/take-in.ts';
 import { prepareStop } from '../prepare-stop.ts';
 import type { RunOperation } from '../run-call.ts';
+import { removeCompute } from '../server.ts';
 import { sessions } from '../sessions.ts';
 import { stopPoint } from '../stop-point.ts';
 
@@ -51,8 +51,7 @@ export const suspendCompute: RunOperation = async (ctx, operation, signal) => {
     await takeSuspendSnapshot(ctx, { timeline_id: facts.serves_timeline_id, endpoint_id: facts.id }, signal);
   }
   if (facts.deleted_at) {
-    await ctx.compute.ensureRemoved(facts.compute);
-    await observeEndpointRemoved(ctx.store, facts.id);
+    await removeCompute(ctx, facts, 'staged');
   }
   return 'finished';
 };

@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import type { ComputeSpec } from '../contract.ts';
 import { endServer } from './bring-down.ts';
-import { writeConfiguration } from './configuration.ts';
+import { writeConfiguration, writePassfile } from './configuration.ts';
 import { readPostmasterFile, removePostmasterFile } from './data-directory.ts';
 import { emptySocketDirectory, makeDirectories } from './directories.ts';
 import { findRunning, groupMembers, type Host } from './host.ts';
-import type { ComputeLayout } from './layout.ts';
+import { type ComputeLayout, computeLayout } from './layout.ts';
 import { enrol, limitCpu, makeGroup, removeGroup } from './limits.ts';
 import { bootId, isProcess, isSameProcess, type ProcessIdentity, startSeconds } from './processes.ts';
 import { type ComputeRecord, readRecord, writeRecord } from './record.ts';
@@ -69,6 +69,7 @@ async function start(host: Host, spec: ComputeSpec, layout: ComputeLayout, signa
   makeDirectories(layout, owner);
   await emptySocketDirectory(layout, owner);
   writeConfiguration(layout, spec.files, owner);
+  writePassfile(layout, spec.primary, owner);
   await rotateLog(layout.log);
   const log_offset = logSize(layout.log);
   const group = makeGroup(host, spec.id, size);
@@ -76,7 +77,9 @@ async function start(host: Host, spec: ComputeSpec, layout: ComputeLayout, signa
   writeRecord(layout.record, record);
   let spawned: SpawnedServer | undefined;
   try {
-    spawned = await spawnServer(spec, layout);
+    const { primary } = spec;
+    const standby = primary && { primary: computeLayout(host.directories, primary.id), user: primary.user };
+    spawned = await spawnServer(spec, layout, standby);
     await see(host, spec, spawned, { layout, record, signal });
   } catch (error) {
     if (spawned?.server && isSameProcess(spawned.server)) await endServer(host, spawned.server, record, 'immediate');

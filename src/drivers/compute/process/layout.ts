@@ -13,6 +13,8 @@ export interface ComputeLayout {
   readonly directory: string;
   readonly record: string;
   readonly log: string;
+  /** The password for its primary, where it has one. */
+  readonly passfile: string;
   /** The compute's own, closed to everyone else. */
   readonly socket_directory: string;
   readonly socket: string;
@@ -43,6 +45,7 @@ export function computeLayout({ stateDir, runDir }: DriverDirectories, id: strin
     directory,
     record: join(directory, 'record.json'),
     log: join(directory, 'postgres.log'),
+    passfile: join(directory, 'passfile'),
     socket_directory,
     socket,
   };
@@ -52,7 +55,11 @@ export function computeLayout({ stateDir, runDir }: DriverDirectories, id: strin
  * What the server is started with. A setting given here wins over every file, `postgresql.auto.conf` in the data
  * directory included, so that the platform's own are the platform's at every start, whatever a volume brings along.
  */
-export function serverArguments(layout: ComputeLayout, data_directory: string): string[] {
+export function serverArguments(
+  layout: ComputeLayout,
+  data_directory: string,
+  standby?: { readonly primary: ComputeLayout; readonly user: string },
+): string[] {
   const settings = {
     hba_file: join(layout.directory, 'pg_hba.conf'),
     ident_file: join(layout.directory, 'pg_ident.conf'),
@@ -64,12 +71,33 @@ export function serverArguments(layout: ComputeLayout, data_directory: string): 
     fsync: 'on',
     full_page_writes: 'on',
     wal_recycle: 'off',
+    ...(standby ? { primary_conninfo: primaryConninfo(layout, standby) } : {}),
   };
   const assignments = Object.entries(settings).map(([name, value]) => `${name}=${value}`);
   return [
     ...['-D', data_directory],
     ...[configurationArgument(layout), ...assignments].flatMap((assignment) => ['-c', assignment]),
   ];
+}
+
+/** How a standby reaches its primary, whose socket only users of the same project reach. Holds no secret. */
+function primaryConninfo(
+  { id, passfile }: ComputeLayout,
+  { primary, user }: { readonly primary: ComputeLayout; readonly user: string },
+): string {
+  const words = {
+    host: primary.socket_directory,
+    port: SOCKET_PORT,
+    user,
+    passfile,
+    application_name: id,
+    sslmode: 'disable',
+    gssencmode: 'disable',
+    connect_timeout: 5,
+  };
+  return Object.entries(words)
+    .map(([name, value]) => `${name}='${String(value).replace(/[\\']/g, '\\$&')}'`)
+    .join(' ');
 }
 
 /** By this argument a server is known to be a compute's. */

@@ -25,13 +25,17 @@ export interface SpawnedServer {
  * its own and with its log going to a file, so that it outlives us; with nothing in its environment, since a customer
  * who reaches the shell reads it.
  */
-export async function spawnServer(spec: ComputeSpec, layout: ComputeLayout): Promise<SpawnedServer> {
+export async function spawnServer(
+  spec: ComputeSpec,
+  layout: ComputeLayout,
+  standby: Parameters<typeof serverArguments>[2],
+): Promise<SpawnedServer> {
   const program = join(spec.distribution.root, 'bin/postgres');
   const began_seconds = Date.now() / 1000;
   const log = openLog(layout.log);
   let child: ChildProcess;
   try {
-    child = spawn(program, serverArguments(layout, spec.data_directory), {
+    child = spawn(program, serverArguments(layout, spec.data_directory, standby), {
       ...spec.owner,
       cwd: '/',
       env: {},
