@@ -20,7 +20,8 @@ export async function readSchemaSql(
   database: string,
   point: SchemaPoint,
 ): Promise<string> {
-  return readerOf(context).sql(await findSource(context, project, branch_id, database, point));
+  const source = await findSource(context, project, branch_id, database, point);
+  return readerOf(context).sql(source);
 }
 
 /** The tables of one database of a branch. Wakes the branch's compute. */
@@ -31,7 +32,8 @@ export async function readSchemaTables(
   database: string,
   point: SchemaPoint,
 ): Promise<readonly SchemaTable[]> {
-  return readerOf(context).tables(await findSource(context, project, branch_id, database, point));
+  const source = await findSource(context, project, branch_id, database, point);
+  return readerOf(context).tables(source);
 }
 
 /**
@@ -44,16 +46,16 @@ export async function compareSchemas(
   compared: { branch_id: BranchId; base_branch_id?: BranchId; database: string },
   points: { base: SchemaPoint; branch: SchemaPoint },
 ): Promise<string> {
-  const reader = readerOf(context);
   const { database, branch_id } = compared;
   const branch = await findBranchOf(context.store, project, branch_id);
+  const source = await findSource(context, project, branch_id, database, points.branch);
   const base_branch_id = compared.base_branch_id ?? branch.parent_id;
   if (!base_branch_id) {
     const problem = 'is needed, since the branch has no parent to be compared with';
     throw new CoppiceError('invalid_request', { field: 'base_branch_id', problem });
   }
-  const source = await findSource(context, project, branch_id, database, points.branch);
   const baseSource = await findSource(context, project, base_branch_id, database, points.base);
+  const reader = readerOf(context);
   const base = await reader.sql(baseSource);
   return reader.diff({ database, base, schema: await reader.sql(source) });
 }

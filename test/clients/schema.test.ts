@@ -122,6 +122,20 @@ describe('the schema of a branch', { timeout: 300_000 }, () => {
     });
   }
 
+  it('is all that a branch takes over that neonctl makes so', async () => {
+    const project = await createLiveProject(coppice);
+    await query(project.uri, SHOP);
+    const how = ['--name', 'empty', '--schema-only', '--output', 'json', '--project-id', project.id];
+    const { branch } = JSON.parse(await neonctl('branches', 'create', ...how));
+    assert.deepEqual([branch.init_source, branch.parent_id], ['schema-only', undefined]);
+    await coppice.settled(project.id);
+    const printed = await neonctl('branches', 'schema-diff', 'main', 'empty', '--project-id', project.id);
+    assert.doesNotMatch(printed, /^[+-] /m);
+    const target = `branch_id=${branch.id}&database_name=${project.database}&role_name=${project.role}`;
+    const { uri } = await coppice.must('GET', `${project.path}/connection_uri?${target}`);
+    assert.deepEqual(await query(uri, 'SELECT count(*)::int AS n FROM customers'), [{ n: 0 }]);
+  });
+
   it('is read of a thousand tables, by several at once', async () => {
     const project = await createLiveProject(coppice);
     await query(

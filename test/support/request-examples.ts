@@ -28,8 +28,10 @@ export function examplePath(route: Route, ids: ExampleIds): string {
 }
 
 /** The query that a route cannot do without. */
-export const exampleQuery = (route: Route): string =>
-  route.path.endsWith('/connection_uri') ? '?database_name=neondb&role_name=neondb_owner' : '';
+export function exampleQuery({ path }: Route): string {
+  if (path.endsWith('/connection_uri')) return '?database_name=neondb&role_name=neondb_owner';
+  return /\/(compare_)?schema$/.test(path) ? '?db_name=neondb' : '';
+}
 
 /** A valid body of every route that takes one, with every kind of field that it has. */
 export function exampleBody(route: Route, { branch_id }: ExampleIds): Record<string, unknown> | undefined {

@@ -28,13 +28,13 @@ const Moment = Type.Optional(Type.String({ format: 'date-time' }));
 const Position = Type.Optional(Type.String());
 
 export const SchemaQuery = Type.Object({
-  db_name: Type.String({ minLength: 1 }),
+  db_name: Type.String(),
   lsn: Position,
   timestamp: Moment,
   format: Type.Optional(Type.Enum(['sql', 'json'])),
 });
 export const SchemaComparisonQuery = Type.Object({
-  db_name: Type.String({ minLength: 1 }),
+  db_name: Type.String(),
   base_branch_id: Type.Optional(Type.String()),
   lsn: Position,
   timestamp: Moment,
