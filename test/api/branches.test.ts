@@ -140,8 +140,6 @@ describe('branches', () => {
 
     it('refuses what this version cannot do instead of making another branch', async () => {
       for (const [branch, word] of [
-        [{ parent_lsn: '0/1DE2850' }, 'parent_lsn'],
-        [{ parent_timestamp: '2026-11-01T00:00:00Z' }, 'parent_timestamp'],
         [{ init_source: 'import' }, 'import'],
         [{ archived: true }, 'archived'],
       ] as const) {

@@ -165,13 +165,11 @@ describe('operations', { timeout: 240_000 }, () => {
       await untilGone(parent.branch_id);
       await untilGone(asked[0].branch.id);
       await until(() => !isProcess(running), { what: 'the server to end' });
-      const { rows } = await coppice.ownDatabase(
-        `select status, action from coppice.operations where project_id = '${parent.id}'`,
-      );
-      assert.deepEqual(
-        rows.filter(({ status }) => !ENDED.includes(status)),
-        [],
-      );
+      const unfinished = async () => {
+        const asked = `select status from coppice.operations where project_id = '${parent.id}'`;
+        return (await coppice.ownDatabase(asked)).rows.filter(({ status }) => !ENDED.includes(status));
+      };
+      await until(async () => (await unfinished()).length === 0, { what: 'the operations to end' });
     });
 
     it('end when a project goes that was just made', async () => {
