@@ -17,3 +17,12 @@ export function readExpiry(text: string, now: Date): BranchExpiry {
   if (ttl_interval_seconds > LIMITS.branch_expiry_seconds_max) throw refuse('must lie at most 30 days ahead');
   return { expires_at, ttl_interval_seconds };
 }
+
+/** When a branch expires that lives as long again as it was to live; null: it does not. */
+export function restartExpiry(
+  branch: { readonly expires_at: Date | null; readonly ttl_interval_seconds: number | null },
+  now: Date,
+): Date | null {
+  if (!branch.expires_at || branch.ttl_interval_seconds === null) return branch.expires_at;
+  return new Date((Math.floor(now.getTime() / 1000) + branch.ttl_interval_seconds) * 1000);
+}

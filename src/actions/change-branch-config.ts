@@ -1,3 +1,4 @@
+import { CoppiceError } from '../domain/errors.ts';
 import type { BranchId } from '../domain/ids.ts';
 import { type BranchView, bumpConfigGeneration, lockBranchConfig } from '../store/branches.ts';
 import { createCall } from '../store/calls.ts';
@@ -28,6 +29,8 @@ export function changeBranchConfig<T>(
   return context.store.transaction().execute(async (trx) => {
     await lockLiveProject(trx, project.id);
     const branch = await findBranchOf(trx, project, branch_id);
+    // What is changed now would be overwritten by what is restored, or be lost with the copy that was to be kept.
+    if (branch.in_restore) throw new CoppiceError('operations_running');
     await lockBranchConfig(trx, branch.id);
     const { row, changed } = await change(trx, branch);
     if (!changed) return { row, operations: [] };

@@ -1,37 +1,39 @@
+import type { Insertable } from 'kysely';
 import type { BranchId } from '../domain/ids.ts';
 import type { BranchView } from '../store/branches.ts';
 import type { StoreTransaction } from '../store/connection.ts';
 import { insertDatabases, listDatabases, listDatabasesEvenDeleted } from '../store/databases.ts';
 import { insertRoles, listRoles, listRolesEvenDeleted } from '../store/roles.ts';
-import type { DatabaseRow, RoleRow } from '../store/schema.ts';
+import type { DatabaseRow, DatabasesTable, RoleRow, RolesTable } from '../store/schema.ts';
 import type { AccessibleProject } from './access.ts';
 import type { ActionContext } from './context.ts';
 import { newRoleSecret, openRolePassword, sealRolePassword } from './role-secret.ts';
 
-export interface CopiedConfig {
-  readonly roles: RoleRow[];
-  readonly databases: DatabaseRow[];
+/** Rows for a branch that begins as a copy of another one. */
+export interface ConfigCopy {
+  readonly roles: Insertable<RolesTable>[];
+  readonly databases: Insertable<DatabasesTable>[];
   /** By role; those that are known. */
   readonly passwords: ReadonlyMap<string, string>;
 }
 
 /**
- * Gives a new branch the roles and databases of its parent, what is still to be dropped there included, since the
- * child's server starts out as a copy of the parent's. Roles made by the API get new passwords when the parent is
- * protected: who may enter a copy must not thereby enter the original.
+ * The roles and databases of a branch as rows for another one, what is still to be dropped there included, since the
+ * other's server starts out as a copy. Roles made by the API get new passwords when the source is protected: who may
+ * enter a copy must not thereby enter the original.
  */
-export async function copyBranchConfig(
+export async function readConfigCopy(
   trx: StoreTransaction,
   context: ActionContext,
   project: AccessibleProject,
-  parent: BranchView,
+  source: Pick<BranchView, 'id' | 'protected'>,
   branch_id: BranchId,
-): Promise<CopiedConfig> {
+): Promise<ConfigCopy> {
   const passwords = new Map<string, string>();
   const roles = [];
-  for (const { id: _, ...role } of await listRolesEvenDeleted(trx, parent.id)) {
+  for (const { id: _, ...role } of await listRolesEvenDeleted(trx, source.id)) {
     const copy = { ...role, branch_id };
-    if (parent.protected && role.origin === 'api' && role.verifier !== null) {
+    if (source.protected && role.origin === 'api' && role.verifier !== null) {
       const { password, ...secret } = await newRoleSecret(context.vault, copy, project);
       passwords.set(role.name, password);
       roles.push({ ...copy, ...secret });
@@ -44,11 +46,20 @@ export async function copyBranchConfig(
       sealed_password: password === undefined ? null : sealRolePassword(context.vault, copy, password),
     });
   }
+  const databases = await listDatabasesEvenDeleted(trx, source.id);
+  return { roles, databases: databases.map(({ id: _, ...database }) => ({ ...database, branch_id })), passwords };
+}
+
+/** Gives a new branch the roles and databases of its parent. */
+export async function copyBranchConfig(
+  trx: StoreTransaction,
+  context: ActionContext,
+  project: AccessibleProject,
+  parent: Pick<BranchView, 'id' | 'protected'>,
+  branch_id: BranchId,
+): Promise<{ roles: RoleRow[]; databases: DatabaseRow[]; passwords: ConfigCopy['passwords'] }> {
+  const { roles, databases, passwords } = await readConfigCopy(trx, context, project, parent, branch_id);
   await insertRoles(trx, roles);
-  const databases = await listDatabasesEvenDeleted(trx, parent.id);
-  await insertDatabases(
-    trx,
-    databases.map(({ id: _, ...database }) => ({ ...database, branch_id })),
-  );
+  await insertDatabases(trx, databases);
   return { roles: await listRoles(trx, branch_id), databases: await listDatabases(trx, branch_id), passwords };
 }

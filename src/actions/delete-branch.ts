@@ -24,6 +24,8 @@ export function deleteBranch(
       const named = children.map((child) => `${child.id} (${child.name})`).join(', ');
       throw new CoppiceError('branch_has_children', { children: named });
     }
+    // Another branch may yet need it, to return to what it was.
+    if (branch.in_restore && !branch.previous_timeline_id) throw new CoppiceError('operations_running');
     const operations = await writeBranchDeletion(trx, branch);
     return { branch: await findBranchEvenDeleted(trx, id), operations };
   });

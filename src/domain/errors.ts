@@ -172,6 +172,12 @@ export const ERRORS = {
     retry: 'after_change',
   },
   branch_protected: { status: 422, code: '', message: 'cannot {verb} protected branch', retry: 'after_change' },
+  preserve_name_required: {
+    status: 422,
+    code: '',
+    message: 'preserve_under_name is required, since {reason}',
+    retry: 'after_change',
+  },
   branch_expiring: {
     status: 422,
     code: '',

@@ -17,12 +17,12 @@ export function endpointState(
   return pending_state ? { current_state, pending_state } : { current_state };
 }
 
-/** The branch's state as shown. A timeline is ready once its volume stands. */
-export function branchState(timeline: { ready_at: Date | null; deleted: boolean }): {
-  current_state: 'init' | 'ready';
+/** The branch's state as shown. A timeline is ready once its volume stands; a restore makes another one. */
+export function branchState(branch: { ready_at: Date | null; deleted: boolean; restoring: boolean }): {
+  current_state: 'init' | 'resetting' | 'ready';
   pending_state?: 'ready' | 'storage_deleted';
 } {
-  const current_state = timeline.ready_at ? 'ready' : 'init';
-  if (timeline.deleted) return { current_state, pending_state: 'storage_deleted' };
-  return timeline.ready_at ? { current_state } : { current_state, pending_state: 'ready' };
+  const current_state = branch.restoring ? 'resetting' : branch.ready_at ? 'ready' : 'init';
+  if (branch.deleted) return { current_state, pending_state: 'storage_deleted' };
+  return current_state === 'ready' ? { current_state } : { current_state, pending_state: 'ready' };
 }

@@ -2,6 +2,7 @@ import { CoppiceError } from '../domain/errors.ts';
 import type { CallId } from '../domain/ids.ts';
 import { OPERATION_KINDS, type OperationAction, retryDelayMs } from '../domain/operation-kinds.ts';
 import { ComputeStartError } from '../drivers/compute/contract.ts';
+import { abandonRestore } from '../store/branch-restores.ts';
 import { enqueueCall } from '../store/calls.ts';
 import {
   beginNextOperation,
@@ -93,7 +94,7 @@ async function recordFailure(ctx: EngineContext, operation: OperationRow, error:
   const fields = { operation_id: operation.id, action: operation.action, attempt: failures, err: error };
   if (failures >= OPERATION_KINDS[operation.action].attempts || !mayRetry(error)) {
     ctx.logger.error(fields, 'operation failed');
-    await failOperation(ctx.store, operation, reasonFor(error));
+    await giveUp(ctx, operation, reasonFor(error));
     return true;
   }
   const retry_at = new Date(Date.now() + retryDelayMs(failures));
@@ -101,6 +102,14 @@ async function recordFailure(ctx: EngineContext, operation: OperationRow, error:
   await postponeOperation(ctx.store, operation, reasonFor(error), retry_at);
   await enqueueCall(ctx.store, operation.call_id, retry_at);
   return false;
+}
+
+/** Durable: the branch of a restore that failed is what it was, from the moment on that the failure is known. */
+async function giveUp(ctx: EngineContext, operation: OperationRow, reason: string): Promise<void> {
+  await ctx.intent.transaction().execute(async (trx) => {
+    if (operation.action === 'create_branch') await abandonRestore(trx, operation);
+    await failOperation(trx, operation, reason);
+  });
 }
 
 function mayRetry(error: unknown): boolean {

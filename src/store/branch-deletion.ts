@@ -1,3 +1,4 @@
+import { dropRestore } from './branch-restores.ts';
 import { type BranchView, markBranchDeleted } from './branches.ts';
 import { cancelUnfinished, createCall } from './calls.ts';
 import type { StoreTransaction } from './connection.ts';
@@ -22,10 +23,17 @@ export async function writeBranchDeletion(
     trx,
     endpoints.map((endpoint) => endpoint.id),
   );
+  const before = await dropRestore(trx, { project_id, branch_id: id, timeline_id });
   await markBranchDeleted(trx, id);
   await markTimelineDeleted(trx, timeline_id);
   return createCall(trx, project_id, [
-    ...endpoints.filter(mayRun).map((endpoint) => endpointOperation('suspend_compute', endpoint)),
-    { action: 'delete_timeline', branch_id: id, timeline_id },
+    ...endpoints.filter(mayRun).map((endpoint) => ({
+      ...endpointOperation('suspend_compute', endpoint),
+      // What runs until a restore is done.
+      timeline_id: before?.timeline_id ?? timeline_id,
+    })),
+    ...[timeline_id, ...(before && !before.kept ? [before.timeline_id] : [])].map(
+      (one) => ({ action: 'delete_timeline', branch_id: id, timeline_id: one }) as const,
+    ),
   ]);
 }

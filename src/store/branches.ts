@@ -7,7 +7,10 @@ import type { BranchesTable, BranchRow } from './schema.ts';
 
 /** A branch with what its shown state is computed from. */
 export interface BranchView extends BranchRow {
+  /** When its volume stood; null too while a restore that it is to keep the old state of may still fail. */
   readonly ready_at: Date | null;
+  /** It is being restored, or is to keep what the branch was that is being restored. */
+  readonly in_restore: boolean;
   readonly logical_size_bytes: number | null;
   /** The distribution that its volume is pinned to. */
   readonly distribution_id: string;
@@ -32,6 +35,12 @@ export interface BranchListOptions {
   readonly limit?: number;
 }
 
+/** The branch has the timeline of one that is being restored, to which it returns if that fails. */
+const IS_PRESERVED_SOON = sql<boolean>`exists (
+  select from branches restored
+  where restored.previous_timeline_id = branches.timeline_id
+)`;
+
 /** Passing copies for clients who look into the past are none of the branches that anybody sees. */
 const LASTING = sql<boolean>`branches.ephemeral_of is null`;
 
@@ -41,7 +50,9 @@ function branchViews(store: Store) {
     .innerJoin('timelines', 'timelines.id', 'branches.timeline_id')
     .leftJoin('users', 'users.id', 'branches.created_by')
     .selectAll('branches')
-    .select(['timelines.ready_at', 'timelines.logical_size_bytes', 'timelines.distribution_id'])
+    .select(['timelines.logical_size_bytes', 'timelines.distribution_id'])
+    .select(sql<Date | null>`case when not ${IS_PRESERVED_SOON} then timelines.ready_at end`.as('ready_at'))
+    .select(sql<boolean>`branches.previous_timeline_id is not null or ${IS_PRESERVED_SOON}`.as('in_restore'))
     .select(sql<string | null>`coalesce(nullif(users.name, ''), users.email)`.as('creator'))
     .where(LASTING);
 }
@@ -192,6 +203,17 @@ export async function bumpConfigGeneration(trx: StoreTransaction, id: string): P
     .updateTable('branches')
     .set((eb) => ({ config_generation: eb('config_generation', '+', 1) }))
     .where('id', '=', id)
+    .execute();
+}
+
+/** Gives the living children of a branch, but for the new parent itself, to another one. */
+export async function moveChildren(trx: StoreTransaction, from: BranchId, to: BranchId): Promise<void> {
+  await trx
+    .updateTable('branches')
+    .set({ parent_id: to })
+    .where('parent_id', '=', from)
+    .where('id', '<>', to)
+    .where('deleted_at', 'is', null)
     .execute();
 }
 

@@ -216,32 +216,30 @@ async function learnDatabases(trx: StoreTransaction, branchId: BranchId, seen: r
  * known keeps its password, which the next apply_config sets: whoever can enter now can enter then.
  */
 export async function adoptConfig(
-  store: Store,
+  trx: StoreTransaction,
   branchId: BranchId,
   seen: { roles: readonly (SeenRole & { readonly privileged: boolean })[]; databases: readonly SeenDatabase[] },
 ): Promise<void> {
-  await store.transaction().execute(async (trx) => {
-    await trx.selectFrom('branches').select('id').where('id', '=', branchId).forNoKeyUpdate().execute();
-    const known = await trx.selectFrom('roles').selectAll().where('branch_id', '=', branchId).execute();
-    // Dropped since, which is none of the earlier state's business.
-    await trx.deleteFrom('databases').where('branch_id', '=', branchId).where('deleted_at', 'is not', null).execute();
-    await learnDatabases(trx, branchId, seen.databases);
-    const names = seen.roles.map((role) => role.name);
+  await trx.selectFrom('branches').select('id').where('id', '=', branchId).forNoKeyUpdate().execute();
+  const known = await trx.selectFrom('roles').selectAll().where('branch_id', '=', branchId).execute();
+  // Dropped since, which is none of the earlier state's business.
+  await trx.deleteFrom('databases').where('branch_id', '=', branchId).where('deleted_at', 'is not', null).execute();
+  await learnDatabases(trx, branchId, seen.databases);
+  const names = seen.roles.map((role) => role.name);
+  await trx
+    .deleteFrom('roles')
+    .where('branch_id', '=', branchId)
+    .where('name', '<>', sql<string>`all(${names}::text[])`)
+    .execute();
+  for (const { privileged, ...role } of seen.roles) {
+    const kept = known.find(({ name, deleted_at }) => name === role.name && !deleted_at);
+    const now = kept
+      ? { applied_verifier: role.verifier }
+      : { ...role, applied_verifier: role.verifier, sealed_password: null, deleted_at: null };
     await trx
-      .deleteFrom('roles')
-      .where('branch_id', '=', branchId)
-      .where('name', '<>', sql<string>`all(${names}::text[])`)
+      .insertInto('roles')
+      .values({ ...role, applied_verifier: role.verifier, branch_id: branchId, origin: privileged ? 'api' : 'sql' })
+      .onConflict((conflict) => conflict.columns(['branch_id', 'name']).doUpdateSet(now))
       .execute();
-    for (const { privileged, ...role } of seen.roles) {
-      const kept = known.find(({ name, deleted_at }) => name === role.name && !deleted_at);
-      const now = kept
-        ? { applied_verifier: role.verifier }
-        : { ...role, applied_verifier: role.verifier, sealed_password: null, deleted_at: null };
-      await trx
-        .insertInto('roles')
-        .values({ ...role, applied_verifier: role.verifier, branch_id: branchId, origin: privileged ? 'api' : 'sql' })
-        .onConflict((conflict) => conflict.columns(['branch_id', 'name']).doUpdateSet(now))
-        .execute();
-    }
-  });
+  }
 }

@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { CallId, OperationId } from '../domain/ids.ts';
-import type { Store } from './connection.ts';
+import type { Store, StoreTransaction } from './connection.ts';
 import type { OperationRow } from './schema.ts';
 
 /** Statements by which the engine runs calls. Commits may be lost with the machine: everything here is run again then. */
@@ -88,7 +88,7 @@ export async function postponeOperation(
 
 /** Ends an operation as `failed`, and cancels what was to follow it in its call. */
 export async function failOperation(
-  store: Store,
+  store: Store | StoreTransaction,
   operation: Pick<OperationRow, 'id' | 'call_id'>,
   error: string,
 ): Promise<void> {

@@ -156,6 +156,18 @@ export interface BranchesTable {
   ephemeral_of: string | null;
 }
 
+export interface BranchRestoresTable {
+  branch_id: string;
+  preserved_branch_id: string | null;
+  parent_id: string | null;
+  parent_lsn: string | null;
+  parent_timestamp: OptionalTime;
+  init_source: string;
+  last_reset_at: OptionalTime;
+  roles: Json<readonly unknown[]>;
+  databases: Json<readonly unknown[]>;
+}
+
 /** Rows of `roles` and `databases` as they are kept in a snapshot: times and bytes as texts. */
 export interface SnapshotConfig {
   readonly roles: readonly SnapshotRole[];
@@ -339,6 +351,7 @@ export interface Schema {
   timeline_snapshots: TimelineSnapshotsTable;
   history_damages: HistoryDamagesTable;
   branches: BranchesTable;
+  branch_restores: BranchRestoresTable;
   snapshots: SnapshotsTable;
   backup_schedules: BackupSchedulesTable;
   endpoints: EndpointsTable;

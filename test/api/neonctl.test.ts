@@ -66,6 +66,27 @@ describe('neonctl, unmodified', { timeout: 240_000 }, () => {
     assert.match(await refusal('branches', 'delete', 'main'), /cannot delete the default branch/);
   });
 
+  it('resets a branch to its parent, and restores one under a name that is kept', async () => {
+    const { branch } = await neonctl('branches', 'create', '--name', 'experiment');
+    await finishOperations(api, project.id);
+    const reset = await neonctl('branches', 'reset', 'experiment', '--parent');
+    assert.deepEqual([reset.id, reset.parent_id], [branch.id, project.branch_id]);
+    assert.ok(reset.last_reset_at);
+    await finishOperations(api, project.id);
+    await neonctl('branches', 'create', '--name', 'fixed', '--no-compute');
+    await finishOperations(api, project.id);
+    await neonctl('branches', 'restore', 'experiment', 'fixed', '--preserve-under-name', 'experiment_old');
+    await finishOperations(api, project.id);
+    const listed = await neonctl('branches', 'list');
+    const named = (name: string) => listed.find((one: { name: string }) => one.name === name);
+    assert.equal(named('experiment').parent_id, named('fixed').id);
+    assert.equal(named('experiment_old').parent_id, project.branch_id);
+    await neonctl('branches', 'restore', 'experiment', '^parent');
+    await finishOperations(api, project.id);
+    assert.match(await refusal('branches', 'restore', 'experiment', '^self'), /source_lsn or source_timestamp/);
+    assert.match(await refusal('branches', 'reset', 'main', '--parent'), /has no parent/);
+  });
+
   it('adds a compute to a branch, and makes another branch the default', async () => {
     const branch = await neonctl('branches', 'create', '--name', 'bare', '--no-compute');
     await finishOperations(api, project.id);

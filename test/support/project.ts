@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import type { ObservedCompute } from '../../src/domain/states.ts';
+import { finishRestore } from '../../src/store/branch-restores.ts';
 import type { EndpointDefaults } from '../../src/store/schema.ts';
 import type { TestApi } from './api-server.ts';
 
@@ -69,10 +70,11 @@ export async function finishOperations(api: TestApi, project_id: string): Promis
     .where('status', 'in', ['scheduling', 'running', 'cancelling'])
     .orderBy('created_at')
     .execute();
-  for (const { id, call_id, action, endpoint_id, timeline_id } of operations) {
+  for (const { id, call_id, action, endpoint_id, timeline_id, branch_id } of operations) {
     const now = new Date();
     if (action === 'create_timeline' || action === 'create_branch') {
       await store.updateTable('timelines').set({ ready_at: now }).where('id', '=', timeline_id).execute();
+      await store.transaction().execute((trx) => finishRestore(trx, { project_id, branch_id, timeline_id }));
     }
     if (action === 'start_compute' || action === 'suspend_compute') {
       await observeEndpoint(api, endpoint_id!, action === 'start_compute' ? 'running' : 'stopped');

@@ -63,6 +63,11 @@ export function exampleBody(route: Route, { branch_id }: ExampleIds): Record<str
       annotation_value: { team: 'a' },
     },
     'PATCH /projects/:project_id/branches/:branch_id': { branch: { name: 'another name', protected: false } },
+    'POST /projects/:project_id/branches/:branch_id/restore': {
+      source_branch_id: 'br-an-unknown-one',
+      source_lsn: '0/1',
+      preserve_under_name: 'a name',
+    },
     'POST /projects/:project_id/branches/:branch_id/snapshot': { name: 'a name' },
     'PATCH /projects/:project_id/snapshots/:snapshot_id': { snapshot: { name: 'a name' } },
     'POST /projects/:project_id/snapshots/:snapshot_id/restore': {

@@ -2,6 +2,7 @@ import Type from 'typebox';
 import { findBranchOf } from '../../actions/access.ts';
 import { createBranch } from '../../actions/create-branch.ts';
 import { deleteBranch } from '../../actions/delete-branch.ts';
+import { restoreBranch } from '../../actions/restore-branch.ts';
 import { setDefaultBranch } from '../../actions/set-default-branch.ts';
 import { updateBranch } from '../../actions/update-branch.ts';
 import { CoppiceError } from '../../domain/errors.ts';
@@ -17,6 +18,7 @@ import {
   Branches,
   BranchOperations,
   BranchParams,
+  BranchRestore,
   BranchUpdate,
   CreatedBranch,
 } from '../schemas/branch.ts';
@@ -72,6 +74,17 @@ const changes = [
     handle: async ({ context, project, params }) => {
       const branch = await setDefaultBranch(context, project, params.branch_id);
       return reply(200, { branch: serializeBranch(branch), operations: [] });
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/projects/:project_id/branches/:branch_id/restore',
+    permission: 'branch.write',
+    summary: 'Makes a branch what another one is, or what one was at a time; its endpoints stay',
+    schema: { params: BranchParams, body: BranchRestore, response: { 200: BranchOperations } },
+    handle: async ({ context, caller, project, params, body }) => {
+      const { branch, operations } = await restoreBranch(context, caller, project, params.branch_id, body);
+      return reply(200, { branch: serializeBranch(branch), operations: operations.map(serializeOperation) });
     },
   }),
   route({

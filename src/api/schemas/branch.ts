@@ -7,7 +7,7 @@ import { Id, inProject, Name, Timestamp } from './fields.ts';
 import { Operations } from './operation.ts';
 import { Role } from './role.ts';
 
-const State = Type.String({ enum: ['init', 'ready', 'storage_deleted'] });
+const State = Type.String({ enum: ['init', 'resetting', 'ready', 'storage_deleted'] });
 const Moment = Type.String({ format: 'date-time' });
 
 export const Branch = Type.Object({
@@ -34,8 +34,10 @@ export const Branch = Type.Object({
   updated_at: Timestamp,
   ttl_interval_seconds: Type.Optional(Type.Integer()),
   expires_at: Type.Optional(Timestamp),
+  last_reset_at: Type.Optional(Timestamp),
   created_by: Type.Object({ name: Type.String(), image: Type.String() }),
   init_source: Type.String(),
+  restricted_actions: Type.Array(Type.Object({ name: Type.String(), reason: Type.String() })),
   restore_status: Type.Optional(Type.String()),
   restored_from: Type.Optional(Type.String()),
   restored_as: Type.Optional(Type.String()),
@@ -84,6 +86,14 @@ export const BranchUpdate = Type.Object({
     /** Null takes it away. */
     expires_at: Type.Optional(Type.Union([Moment, Type.Null()])),
   }),
+});
+
+export const BranchRestore = Type.Object({
+  source_branch_id: Id,
+  source_lsn: Type.Optional(Type.String()),
+  source_timestamp: Type.Optional(Type.String()),
+  /** Empty: the state from before is given up. */
+  preserve_under_name: Type.Optional(Type.Union([Name(), Type.Literal('')])),
 });
 
 export const CreatedBranch = Type.Object({

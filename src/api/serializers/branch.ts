@@ -3,8 +3,10 @@ import type { BranchView } from '../../store/branches.ts';
 import type { Branch, BranchAnnotation } from '../schemas/branch.ts';
 import { optionalTimestamp, timestamp } from './timestamp.ts';
 
-/** A branch as the API shows it. Its state changed last when its volume stood, or when it was deleted. */
+/** A branch as the API shows it. Its state changed last when its volume stood, when a
+ * restore began, or when it was deleted. */
 export function serializeBranch(row: BranchView): Branch {
+  const restoring = row.previous_timeline_id !== null;
   return {
     id: row.id,
     project_id: row.project_id,
@@ -12,8 +14,8 @@ export function serializeBranch(row: BranchView): Branch {
     parent_lsn: row.parent_lsn ?? undefined,
     parent_timestamp: optionalTimestamp(row.parent_timestamp),
     name: row.name,
-    ...branchState({ ready_at: row.ready_at, deleted: row.deleted_at !== null }),
-    state_changed_at: timestamp(row.deleted_at ?? row.ready_at ?? row.created_at),
+    ...branchState({ ready_at: row.ready_at, deleted: row.deleted_at !== null, restoring }),
+    state_changed_at: timestamp(row.deleted_at ?? row.ready_at ?? row.last_reset_at ?? row.created_at),
     logical_size: row.logical_size_bytes ?? undefined,
     creation_source: 'console',
     primary: row.is_default,
@@ -28,8 +30,15 @@ export function serializeBranch(row: BranchView): Branch {
     updated_at: timestamp(row.updated_at),
     ttl_interval_seconds: row.ttl_interval_seconds ?? undefined,
     expires_at: optionalTimestamp(row.expires_at),
+    last_reset_at: optionalTimestamp(row.last_reset_at),
     created_by: { name: row.creator ?? '', image: '' },
     init_source: row.init_source,
+    restricted_actions: row.protected
+      ? [
+          { name: 'restore', reason: 'cannot reset protected branch' },
+          { name: 'delete-rw-endpoint', reason: 'cannot delete the endpoint of a protected branch' },
+        ]
+      : [],
     restore_status: row.restore_status ?? undefined,
     restored_from: row.restored_from ?? undefined,
     restored_as: row.restored_as ?? undefined,

@@ -46,7 +46,8 @@ export const applySchemaFromBranch: RunOperation = async (ctx, operation, signal
   stopPoint('apply_schema_from_branch:cloned');
   const seen = await fill(ctx, { timeline, project, volume, source, signal });
   // At an earlier point there may have been others than those that the source has now.
-  if (operation.arguments.at_point) await adoptConfig(ctx.intent, operation.branch_id!, seen);
+  if (operation.arguments.at_point)
+    await ctx.intent.transaction().execute((trx) => adoptConfig(trx, operation.branch_id!, seen));
   stopPoint('apply_schema_from_branch:filled');
   const { systemIdentifier } = await readControlFile(ctx.storage.path(volume));
   const birth = await takeBirthSnapshot(ctx, { timeline, project, volume, signal });

@@ -2,6 +2,7 @@ import type { SnapshotId } from '../../domain/ids.ts';
 import type { Lsn } from '../../domain/lsn.ts';
 import { readDatabases } from '../../postgres/databases.ts';
 import { readRoles } from '../../postgres/roles.ts';
+import { finishRestore } from '../../store/branch-restores.ts';
 import { adoptConfig } from '../../store/learned.ts';
 import { findProject, findTimeline, observeBranchPoint, observeTimelineReady } from '../../store/observations.ts';
 import { adoptSnapshotConfig } from '../../store/snapshot-config.ts';
@@ -52,6 +53,7 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
     ctx.logger.error({ timeline_id: timeline.id, err: error }, 'could not undo a branch'),
   );
   revert.add(() => discardTimeline(ctx, timeline.id));
+  let then: Parameters<typeof adoptConfig>[2] | undefined;
   const { volume, point } = await makeTimeline(ctx, {
     ...{ timeline, project, source, signal },
     point: startingPoint,
@@ -59,7 +61,7 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
       await using session = await open('postgres');
       const seen = { roles: await readRoles(session), databases: await readDatabases(session) };
       if (asked && snapshot_id) await adoptSnapshotConfig(ctx.intent, snapshot_id, seen);
-      else if (asked) await adoptConfig(ctx.intent, operation.branch_id!, seen);
+      else if (asked) then = seen;
     },
   });
   if (snapshot_id) await observeSnapshotPoint(ctx.store, snapshot_id, point);
@@ -70,6 +72,8 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
   const system_identifier = source.system_identifier ?? '';
   // Durable, unlike other observations: a volume that is not known to be ready is made anew, whatever it holds by then.
   await ctx.intent.transaction().execute(async (trx) => {
+    await finishRestore(trx, operation);
+    if (then) await adoptConfig(trx, operation.branch_id!, then);
     if (finalize_restore) await finalizeRestored(trx, { project_id: project.id, branch_id: operation.branch_id! });
     await observeTimelineReady(trx, timeline.id, { volume, system_identifier, birth });
   });

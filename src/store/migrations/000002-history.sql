@@ -59,6 +59,23 @@ create index branches_ephemeral_idx on branches (project_id) where ephemeral_of 
 drop index branches_project_id_name_key;
 create unique index branches_project_id_name_key on branches (project_id, name)
   where deleted_at is null and ephemeral_of is null;
+create index branches_previous_timeline_id_idx on branches (previous_timeline_id) where previous_timeline_id is not null;
+
+-- A restore that is under way: what its branch returns to when it fails, and what the branch takes over when it succeeds.
+create table branch_restores (
+  branch_id text primary key references branches,
+  -- The branch that keeps the state from before, if there is to be one.
+  preserved_branch_id text references branches,
+  -- From before.
+  parent_id text references branches,
+  parent_lsn text,
+  parent_timestamp timestamptz,
+  init_source text not null,
+  last_reset_at timestamptz,
+  -- Rows for the tables of these names, passwords sealed as there.
+  roles jsonb not null,
+  databases jsonb not null
+);
 
 create index branches_expires_at_idx on branches (expires_at) where deleted_at is null and expires_at is not null;
 
