@@ -8,6 +8,7 @@ export async function findArchivingTimelines(store: Store): Promise<TimelineId[]
   const { rows } = await sql<{ id: TimelineId }>`
     select distinct endpoints.serves_timeline_id as id
     from endpoints join projects on projects.id = endpoints.project_id
+    join branches on branches.id = endpoints.branch_id and branches.ephemeral_of is null
     where endpoints.observed_state in ('running', 'stopping') and endpoints.type = 'read_write'
       and endpoints.serves_timeline_id is not null and projects.history_retention_seconds > 0`.execute(store);
   return rows.map(({ id }) => id);

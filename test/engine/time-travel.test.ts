@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { LIMITS } from '../../src/domain/limits.ts';
 import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
@@ -61,6 +63,7 @@ describe('a look into the past of a branch', { timeout: 600_000 }, () => {
     );
     return rows;
   };
+  const archives = () => readdir(join(coppice.data_directory, 'storage/archive'));
   /** Nobody looks any more, and nothing is left of what was made for those who did. */
   const forgotten = async () => {
     await until(async () => (await copies()).length === 0, { what: 'the copies to go' });
@@ -96,12 +99,15 @@ describe('a look into the past of a branch', { timeout: 600_000 }, () => {
 
   it('is shared by those who look at the same point, and goes when nobody does', async () => {
     await forgotten();
-    const [one, other] = await Promise.all([stay(at(marks[5]!)), stay(at(marks[5]!))]);
+    const [first, second] = await Promise.all([stay(at(marks[5]!)), stay(at(marks[5]!))]);
+    await using one = first;
+    await using other = second;
     assert.equal((await copies()).length, 1);
     const [copy] = await copies();
     const server = async (client: CustomerClient) =>
       (await client.query("select current_setting('data_directory') as of")).rows[0].of;
     assert.equal(await server(one), await server(other));
+    assert.equal((await archives()).length, 1, 'the log of the branch is kept, and none of the copy');
     await Promise.all([one.end(), other.end()]);
     await forgotten();
     const ours = (await project.operations()).filter(({ branch_id }) => branch_id === copy!.id);
@@ -210,6 +216,7 @@ describe('a look into the past of a branch', { timeout: 600_000 }, () => {
   });
 
   it('ends with its branch, which nothing keeps from being deleted', async () => {
+    await forgotten();
     const { branch, endpoints } = await coppice.must('POST', `${project.path}/branches`, {
       branch: {},
       endpoints: [{ type: 'read_write' }],

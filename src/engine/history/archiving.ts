@@ -2,11 +2,14 @@ import type { EndpointFacts } from '../../store/observations.ts';
 import { volumeOwner } from '../compute-spec.ts';
 import type { EngineContext } from '../context.ts';
 
-type ArchivingFacts = Pick<EndpointFacts, 'type' | 'timeline_id' | 'history_retention_seconds'>;
+type ArchivingFacts = Pick<EndpointFacts, 'type' | 'timeline_id' | 'ephemeral_of' | 'history_retention_seconds'>;
 
-/** Whether the endpoint's server is to hand its log over: it is the one that writes it, and the project keeps a history. */
-const archives = ({ type, history_retention_seconds }: ArchivingFacts): boolean =>
-  type === 'read_write' && history_retention_seconds > 0;
+/**
+ * Whether the endpoint's server is to hand its log over: it is the one that writes it, the project keeps a history, and the
+ * branch is not one that passes.
+ */
+const archives = ({ type, ephemeral_of, history_retention_seconds }: ArchivingFacts): boolean =>
+  type === 'read_write' && !ephemeral_of && history_retention_seconds > 0;
 
 /**
  * The settings that make a server hand over its log. Archiving is always on, since turning it on takes a restart; a
