@@ -70,13 +70,15 @@ export function chooseOrganization(caller: Caller, given: OrganizationId | undef
   return organizations[0]!;
 }
 
-/** The project's operation, or `not_found`. */
-export async function findOperationOf(
-  context: ActionContext,
-  project: AccessibleProject,
-  id: string,
-): Promise<OperationRow> {
-  const operation = await findOperation(context.store, id);
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** An operation by whatever a path says; undefined for a text that is no id. */
+export async function lookUpOperation(store: Store, id: string): Promise<OperationRow | undefined> {
+  return UUID.test(id) ? findOperation(store, id.toLowerCase()) : undefined;
+}
+
+/** The operation, if it is one of the project's; else `not_found`. */
+export function requireOperationOf(project: AccessibleProject, operation: OperationRow | undefined): OperationRow {
   if (operation?.project_id !== project.id) throw new CoppiceError('not_found', { noun: 'operation' });
   return operation;
 }

@@ -17,7 +17,7 @@ type Parsed<S> = S extends TSchema ? Static<S> : undefined;
 type ScopeOf<P extends PermissionName> = (typeof PERMISSIONS)[P]['scope'];
 
 /** What a handler gets. Everything is validated, and the scope is authorised. */
-export interface RouteInput<S extends RouteSchema, P extends PermissionName> {
+export interface RouteInput<S extends RouteSchema, P extends PermissionName, F = undefined> {
   readonly context: ActionContext;
   readonly caller: Caller;
   /** The project in the path, for permissions of that scope. */
@@ -27,6 +27,8 @@ export interface RouteInput<S extends RouteSchema, P extends PermissionName> {
   readonly params: Parsed<S['params']>;
   readonly query: Parsed<S['querystring']>;
   readonly body: Parsed<S['body']>;
+  /** What `prefetch` of the route has begun. */
+  readonly prefetched: Promise<F>;
 }
 
 /** A status of the route's `response` and the body that its schema describes. */
@@ -37,7 +39,7 @@ export type RouteReply<S extends RouteSchema> = {
   };
 }[keyof S['response'] & number];
 
-export interface RouteDefinition<S extends RouteSchema, P extends PermissionName> {
+export interface RouteDefinition<S extends RouteSchema, P extends PermissionName, F = undefined> {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE';
   /** Below /api/v2, with `:name` parameters: `/projects/:project_id/operations`. */
   readonly path: string;
@@ -45,14 +47,21 @@ export interface RouteDefinition<S extends RouteSchema, P extends PermissionName
   /** One line for the OpenAPI document. */
   readonly summary: string;
   readonly schema: S;
-  readonly handle: (input: RouteInput<S, P>) => Promise<RouteReply<S>>;
+  /**
+   * Begins to read while it is found out who asks, so that a read that clients poll with waits once. The path's texts are
+   * not checked yet, nor is the caller: `handle` shows nothing of it that is not of the project it was given.
+   */
+  readonly prefetch?: (context: ActionContext, params: Readonly<Record<string, string>>) => Promise<F>;
+  readonly handle: (input: RouteInput<S, P, F>) => Promise<RouteReply<S>>;
 }
 
 /** A route as the server sees it. */
-export type Route = RouteDefinition<RouteSchema, PermissionName>;
+export type Route = RouteDefinition<RouteSchema, PermissionName, unknown>;
 
 /** Declares a route; the types of its handler follow from its schemas and its permission. */
-export function route<const S extends RouteSchema, P extends PermissionName>(definition: RouteDefinition<S, P>): Route {
+export function route<const S extends RouteSchema, P extends PermissionName, F = undefined>(
+  definition: RouteDefinition<S, P, F>,
+): Route {
   return definition as unknown as Route;
 }
 

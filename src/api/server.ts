@@ -53,6 +53,7 @@ declare module 'fastify' {
     caller: Caller | undefined;
     /** Of routes below a project. */
     project_access: ProjectAccess | undefined;
+    prefetched: Promise<unknown> | undefined;
   }
 }
 
@@ -76,6 +77,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   addJsonParser(app);
   app.decorateRequest('caller', undefined);
   app.decorateRequest('project_access', undefined);
+  app.decorateRequest('prefetched', undefined);
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-request-id', request.id);
     if (request.is404) refuseUnknown(request, reply);
@@ -120,6 +122,9 @@ function addRoute(api: FastifyInstance, context: ActionContext, keyUse: KeyUse, 
       if (permission.scope === 'project') {
         request.project_access = accessProject(context, (request.params as { project_id: string }).project_id);
       }
+      request.prefetched = route.prefetch?.(context, request.params as Record<string, string>);
+      // Nobody waits for it when the caller is turned away before.
+      request.prefetched?.catch(() => undefined);
       const caller = await authenticate(context, request.headers.authorization);
       keyUse.note(caller.key_id, request.ip);
       const refusal = permission.refused[caller.kind];
@@ -145,6 +150,7 @@ async function authorised(context: ActionContext, permission: Permission, reques
     params: request.params,
     query: request.query,
     body: request.body,
+    prefetched: request.prefetched,
   };
   if (permission.scope === 'project') {
     input.project = await request.project_access!(caller, permission.role);

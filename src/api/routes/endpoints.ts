@@ -27,8 +27,9 @@ const reads = [
     permission: 'endpoint.read',
     summary: 'Lists the endpoints of a project',
     schema: { params: ProjectParams, response: { 200: Type.Object({ endpoints: Type.Array(Endpoint) }) } },
-    handle: async ({ context, project }) => {
-      const rows = (await findEndpointsOfProject(context.store, project.id)) ?? [];
+    prefetch: (context, params) => findEndpointsOfProject(context.store, params.project_id!),
+    handle: async ({ context, prefetched }) => {
+      const rows = (await prefetched) ?? [];
       return reply(200, { endpoints: rows.map((row) => serializeEndpoint(row, context.installation)) });
     },
   }),

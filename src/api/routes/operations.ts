@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { findOperationOf } from '../../actions/access.ts';
+import { lookUpOperation, requireOperationOf } from '../../actions/access.ts';
 import { LIMITS } from '../../domain/limits.ts';
 import { listOperations } from '../../store/operations.ts';
 import { reply, route } from '../route.ts';
@@ -44,7 +44,8 @@ export const operationRoutes = [
       params: inProject({ operation_id: Uuid }),
       response: { 200: Type.Object({ operation: Operation }) },
     },
-    handle: async ({ context, project, params }) =>
-      reply(200, { operation: serializeOperation(await findOperationOf(context, project, params.operation_id)) }),
+    prefetch: (context, params) => lookUpOperation(context.store, params.operation_id!),
+    handle: async ({ project, prefetched }) =>
+      reply(200, { operation: serializeOperation(requireOperationOf(project, await prefetched)) }),
   }),
 ];
