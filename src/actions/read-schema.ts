@@ -4,7 +4,9 @@ import type { SchemaReader, SchemaSource, SchemaTable } from '../domain/schema.t
 import { findDatabase } from '../store/databases.ts';
 import { findEndpointsOfBranch } from '../store/endpoints.ts';
 import { type AccessibleProject, findBranchOf } from './access.ts';
+import { readAskedPoint } from './asked-point.ts';
 import type { ActionContext } from './context.ts';
+import { travelToPoint } from './travel-to-point.ts';
 
 /** A point of a branch's history; fields as in the API. */
 export interface SchemaPoint {
@@ -12,7 +14,7 @@ export interface SchemaPoint {
   readonly timestamp?: string;
 }
 
-/** The schema of one database of a branch as SQL. Wakes the branch's compute. */
+/** The schema of one database of a branch as SQL. Wakes the branch's compute, or looks at a copy of the past. */
 export async function readSchemaSql(
   context: ActionContext,
   project: AccessibleProject,
@@ -67,21 +69,30 @@ function readerOf({ schemas }: ActionContext): SchemaReader {
 }
 
 async function findSource(
-  { store }: ActionContext,
+  context: ActionContext,
   project: AccessibleProject,
   id: BranchId,
   name: string,
   { lsn, timestamp }: SchemaPoint,
 ): Promise<SchemaSource> {
-  if (lsn && timestamp) throw new CoppiceError('invalid_request', { field: 'lsn', problem: 'excludes timestamp' });
-  if (lsn || timestamp) throw new CoppiceError('not_available', { feature: 'the schema at an earlier point' });
+  const { store } = context;
+  const asked = readAskedPoint({
+    lsn: { field: 'lsn', value: lsn },
+    timestamp: { field: 'timestamp', value: timestamp },
+  });
   const branch = await findBranchOf(store, project, id);
   if (!branch.ready_at) throw new CoppiceError('branch_not_ready');
+  const source = { project_id: project.id, branch_id: branch.id, database: name };
+  const known = await findDatabase(store, branch.id, name);
+  if (asked) {
+    // The same copy that clients see of the past, if one is there; the database may be gone since.
+    const role = known?.owner_name ?? '';
+    return { ...source, endpoint_id: await travelToPoint(context, branch.id, { lsn, timestamp }, role) };
+  }
   const endpoint = (await findEndpointsOfBranch(store, branch.id))?.find(({ type }) => type === 'read_write');
   if (!endpoint) throw new CoppiceError('branch_without_compute', { verb: 'read its schema', id: branch.id });
   if (endpoint.disabled) throw new CoppiceError('endpoint_disabled', { id: endpoint.id });
   // One that was made in SQL is not known yet; only the server can tell, and no compute is woken for a wrong name.
-  const known = await findDatabase(store, branch.id, name);
   if (!known && endpoint.observed_state !== 'running') throw new CoppiceError('not_found', { noun: 'database' });
-  return { project_id: project.id, branch_id: branch.id, endpoint_id: endpoint.id, database: name };
+  return { ...source, endpoint_id: endpoint.id };
 }

@@ -58,6 +58,30 @@ describe('the schema of a branch', { timeout: 300_000 }, () => {
     await rm(home, { recursive: true, force: true });
   });
 
+  it('is told as it was at a point, too, and compared with what it is', async () => {
+    const project = await createLiveProject(coppice);
+    await query(project.uri, 'create table before_all (id int)');
+    const [{ lsn }] = await query(project.uri, 'select pg_current_wal_insert_lsn()::text as lsn');
+    await query(project.uri, 'drop table before_all; create table later (id int)');
+    const path = `${project.branch_path}/schema?db_name=${project.database}`;
+    const then = await get(`${path}&lsn=${encodeURIComponent(lsn)}`);
+    assert.deepEqual(
+      [/before_all/, /later/].map((name) => name.test(then.body.sql)),
+      [true, false],
+    );
+    const now = await get(path);
+    assert.deepEqual(
+      [/before_all/, /later/].map((name) => name.test(now.body.sql)),
+      [false, true],
+    );
+    const base = `base_branch_id=${project.branch_id}&base_lsn=${encodeURIComponent(lsn)}`;
+    const { body } = await get(`${project.branch_path}/compare_schema?db_name=${project.database}&${base}`);
+    assert.match(body.diff, /^-CREATE TABLE public.before_all/m);
+    assert.match(body.diff, /^\+CREATE TABLE public.later/m);
+    assert.equal((await get(`${path}&lsn=FFFF/0`)).status, 400);
+    assert.equal((await get(`${path}&lsn=0/1&timestamp=2026-01-01T00:00:00Z`)).status, 400);
+  });
+
   for (const pg_version of [16, 17, 18]) {
     it(`is shown, compared and followed by neonctl on ${pg_version}`, async () => {
       const project = await createLiveProject(coppice, { pg_version });
