@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import type { ComputeRange, ComputeUnits } from '../domain/compute-size.ts';
 import type { ComputeRef, ComputeSpec } from '../drivers/compute/contract.ts';
-import type { VolumeOwner } from '../drivers/storage/contract.ts';
 import { pgHba, pgIdent } from '../postgres/access.ts';
 import { postgresqlConf, quietConf, type SettingsSource } from '../postgres/settings.ts';
 import type { EndpointFacts } from '../store/observations.ts';
 import type { EngineContext, EngineDistribution } from './context.ts';
 import { archiveSettings } from './history/archiving.ts';
+import { volumeOwner } from './volume-owner.ts';
 
 /** The distribution that a volume is pinned to. */
 export function distributionOf(ctx: EngineContext, id: string): EngineDistribution {
@@ -15,11 +15,6 @@ export function distributionOf(ctx: EngineContext, id: string): EngineDistributi
     throw new Error(`the Postgres distribution ${id} that this volume was made by is not installed here any more`);
   }
   return found;
-}
-
-/** Who owns a project's files and runs its computes; undefined where everything runs as one user. */
-export function volumeOwner(ctx: EngineContext, project: { readonly uid: number }): VolumeOwner | undefined {
-  return ctx.compute.capabilities.isolated_users ? { uid: project.uid, gid: project.uid } : undefined;
 }
 
 /** The endpoint's compute, whether it runs or not. */

@@ -8,13 +8,13 @@ import { layLog } from '../postgres/recovery.ts';
 import type { OpenSession } from '../postgres/session.ts';
 import type { ProjectRow, TimelineRow } from '../store/schema.ts';
 import { cloneRunning } from './clone-running.ts';
-import { volumeOwner } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
 import { prepareFirstStart } from './first-start.ts';
 import { bringSegment } from './history/log.ts';
 import { useSnapshotBefore } from './history/snapshots.ts';
 import { findRunningServer } from './running-server.ts';
 import { stopPoint } from './stop-point.ts';
+import { volumeOwner } from './volume-owner.ts';
 
 export interface TimelineToMake {
   readonly timeline: TimelineRow;

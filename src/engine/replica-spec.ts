@@ -6,8 +6,9 @@ import { highestFloor, postgresqlConf, type StandbyFloor, standbyFloor } from '.
 import { STANDBY_SETTINGS } from '../postgres/standby.ts';
 import type { EndpointFacts } from '../store/observations.ts';
 import type { EndpointRow } from '../store/schema.ts';
-import { currentSize, distributionOf, settingsSource, volumeOwner } from './compute-spec.ts';
+import { currentSize, distributionOf, settingsSource } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
+import { volumeOwner } from './volume-owner.ts';
 
 /** The read_write endpoint of a replica's branch. */
 export type Primary = Pick<EndpointRow, 'id' | 'compute' | 'min_cu' | 'max_cu' | 'pg_settings'>;

@@ -7,12 +7,12 @@ import { makeStandby, readFlushedLsn, syncSegments } from '../postgres/standby.t
 import type { EndpointFacts } from '../store/observations.ts';
 import { observeReplicaVolume } from '../store/replicas.ts';
 import type { TimelineRow } from '../store/schema.ts';
-import { volumeOwner } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
 import { type PrimaryState, primaryState } from './primary-state.ts';
 import { type LogAtHand, layReplicaLog, logOfRunning, logOfStopped, segmentsBehind } from './replica-log.ts';
 import { sessions } from './sessions.ts';
 import { stopPoint } from './stop-point.ts';
+import { volumeOwner } from './volume-owner.ts';
 
 /** From so many segments on a new copy is sooner there than what the replica missed is replayed. */
 const SEGMENTS_BEHIND_MAX = 1024;

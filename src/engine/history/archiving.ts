@@ -1,6 +1,6 @@
 import type { EndpointFacts } from '../../store/observations.ts';
-import { volumeOwner } from '../compute-spec.ts';
 import type { EngineContext } from '../context.ts';
+import { volumeOwner } from '../volume-owner.ts';
 
 type ArchivingFacts = Pick<EndpointFacts, 'type' | 'timeline_id' | 'ephemeral_of' | 'history_retention_seconds'>;
 

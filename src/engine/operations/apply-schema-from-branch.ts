@@ -11,7 +11,7 @@ import { SchemaUnreadable } from '../../postgres/schema-dump.ts';
 import { adoptConfig } from '../../store/learned.ts';
 import { findProject, findTimeline, observeTimelineReady } from '../../store/observations.ts';
 import type { ProjectRow, TimelineRow } from '../../store/schema.ts';
-import { distributionOf, volumeOwner } from '../compute-spec.ts';
+import { distributionOf } from '../compute-spec.ts';
 import type { EngineContext } from '../context.ts';
 import { discardTimeline } from '../first-start.ts';
 import { takeBirthSnapshot } from '../history/birth.ts';
@@ -20,6 +20,7 @@ import type { RunOperation } from '../run-call.ts';
 import { discardSchemaSource, schemaSourceId, startQuietServer } from '../schema-source.ts';
 import { sessionStream, sessions } from '../sessions.ts';
 import { stopPoint } from '../stop-point.ts';
+import { volumeOwner } from '../volume-owner.ts';
 
 /**
  * Makes the volume of a branch that takes over the schema of its source and no data: a clone of the template that new

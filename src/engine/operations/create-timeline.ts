@@ -1,9 +1,9 @@
 import { giveIdentity, readControlFile } from '../../postgres/control-file.ts';
 import { findProject, findTimeline, observeTimelineReady } from '../../store/observations.ts';
-import { volumeOwner } from '../compute-spec.ts';
 import { takeBirthSnapshot } from '../history/birth.ts';
 import type { RunOperation } from '../run-call.ts';
 import { stopPoint } from '../stop-point.ts';
+import { volumeOwner } from '../volume-owner.ts';
 
 /** Gives a new project its volume: a clone of the template with an identity of its own. */
 export const createTimeline: RunOperation = async (ctx, operation, signal) => {
