@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { type Answer, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { connect, query } from '../support/customer.ts';
 import {
   createLiveProject,
@@ -10,6 +10,7 @@ import {
   postmasterPid,
 } from '../support/live-project.ts';
 import { seededRandom, testSeed } from '../support/random.ts';
+import { until } from '../support/until.ts';
 
 /**
  * Histories made at random, with every commit noted, and branches at points of them: each must hold exactly what was
@@ -83,12 +84,11 @@ class RandomHistory {
     const dice = this.#random();
     if (dice < 0.62) await this.#commit(tree);
     else if (dice < 0.7) await this.#abort(tree);
-    else if (dice < 0.76)
-      await this.#during(tree, 'checkpoint', () => query(tree.live.uri, 'checkpoint').catch(() => []));
     else if (dice < 0.82) await this.#during(tree, 'fill', () => this.#fill(tree));
     else if (dice < 0.87) await this.#during(tree, 'suspend', () => this.#suspend(tree));
     else if (dice < 0.92) await this.#during(tree, 'kill', () => this.#kill(tree));
-    else if (this.#trees.length < 6) await this.#branch(tree);
+    else if (dice < 0.97) await this.#branch(tree.live.branch_id, tree.marks);
+    else await this.#restore(tree);
   }
 
   /** Every branch still holds what was last committed on it. */
@@ -139,30 +139,47 @@ class RandomHistory {
   }
 
   async #suspend({ live }: Tree): Promise<void> {
-    await this.#coppice.must('POST', `${live.endpoint_path}/suspend`);
-    await this.#coppice.settled(live.id);
+    await this.#insist(`${live.endpoint_path}/suspend`);
   }
 
   async #kill({ live }: Tree): Promise<void> {
     process.kill(await postmasterPid(await dataDirectoryOf(live.uri)), 'SIGKILL');
   }
 
-  async #branch(parent: Tree): Promise<void> {
-    const mark = parent.marks[this.#below(parent.marks.length)]!;
+  async #branch(parent_id: string, marks: readonly Mark[]): Promise<void> {
+    if (this.#trees.length >= 6) return;
+    const mark = marks[this.#below(marks.length)]!;
     const point = this.#random() < 0.5 ? { parent_lsn: mark.lsn } : { parent_timestamp: mark.time };
-    const request = { branch: { parent_id: parent.live.branch_id, ...point }, endpoints: [{ type: 'read_write' }] };
-    const created = await this.#coppice.must('POST', `${parent.live.path}/branches`, request);
-    await this.#coppice.settled(parent.live.id);
+    const request = { branch: { parent_id, ...point }, endpoints: [{ type: 'read_write' }] };
+    const created = await this.#insist(`${this.project.path}/branches`, request);
     const live = liveProject(this.#coppice, created);
-    const what = `${live.branch_id} of ${parent.live.branch_id} at ${JSON.stringify(point)}`;
+    const what = `${live.branch_id} of ${parent_id} at ${JSON.stringify(point)}`;
     this.#told.push(`branch ${what}`);
     await this.#expect(live.uri, mark.rows, what);
     const tree: Tree = { live, marks: [] };
     this.#trees.push(tree);
-    // Its own history begins with what it was born with.
-    tree.marks.push({ rows: mark.rows, lsn: '0/0', time: '' });
+    await this.#commitOn(tree, mark.rows);
+  }
+
+  /** The first commit of a history that begins with rows. */
+  async #commitOn(tree: Tree, rows: Rows): Promise<void> {
+    tree.marks.push({ rows, lsn: '0/0', time: '' });
     await this.#commit(tree);
     tree.marks.shift();
+  }
+
+  /** To a point of its own past; the branch that keeps what it was can be a parent at any earlier point. */
+  async #restore(tree: Tree): Promise<void> {
+    const { live, marks } = tree;
+    const mark = marks[this.#below(marks.length)]!;
+    this.#told.push(`restore ${live.branch_id} to ${mark.lsn}`);
+    const { branch } = await this.#insist(`${live.branch_path}/restore`, {
+      ...{ source_branch_id: live.branch_id, source_lsn: mark.lsn },
+      preserve_under_name: `was ${this.#told.length}`,
+    });
+    await this.#expect(live.uri, mark.rows, `restored to ${mark.lsn}`);
+    await this.#branch(branch.parent_id, marks.splice(0));
+    await this.#commitOn(tree, mark.rows);
   }
 
   async #expect(uri: string, rows: Rows, what: string): Promise<void> {
@@ -178,6 +195,21 @@ class RandomHistory {
   async #during(tree: Tree, what: string, body: () => Promise<unknown>): Promise<void> {
     this.#told.push(`${tree.live.branch_id} ${what}`);
     await body();
+  }
+
+  /** Asks again while something else goes on, such as the start after a kill, and waits for the end. */
+  async #insist(path: string, body?: object): Promise<Answer['body']> {
+    let answer = await this.#coppice.call('POST', path, body);
+    await until(
+      async () => {
+        if (answer.status === 423) answer = await this.#coppice.call('POST', path, body);
+        return answer.status !== 423;
+      },
+      { what: `${path} to be free` },
+    );
+    assert.ok(answer.status < 300, `${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    await this.#coppice.settled(this.project.id);
+    return answer.body;
   }
 
   #below(bound: number): number {
