@@ -32,7 +32,12 @@ export async function tendArchive(ctx: EngineContext, id: TimelineId): Promise<v
   if (timeline.purged_at || timeline.retention_seconds === 0) return deleteArchive(ctx, id);
   if (!timeline.volume) return;
   // Before the archive is looked at: what its server removes meanwhile is in the archive then.
-  const written = await writtenSegments(ctx, timeline.volume);
+  const written = await writtenSegments(ctx, timeline.volume).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error;
+    return undefined;
+  });
+  // The volume goes at this moment, and the archive with it.
+  if (!written) return;
   const { taken, refused } = await takeInLog(ctx, id);
   const archived = (await ctx.archive.list(id)).filter(({ name }) => SEGMENT.test(name));
   const oldest = await oldestNeeded(ctx, id);
