@@ -142,12 +142,18 @@ describe('snapshots of timelines', { timeout: 600_000, skip: cannotMount }, () =
     assert.equal(await consistentEnd(volumePath(asleep.volume!.id)), asleep.lsn);
     assert.equal(await consistentEnd(volumePath((await timelineOf(project)).volume.id)), asleep.lsn);
 
-    await query(project.uri, 'select count(*) from pg_class');
-    await suspend(project);
-    assert.deepEqual(await kinds(project), ['birth', 'suspend']);
+    // A read or the server itself may tidy up a page, which is written; soon there is nothing left to tidy.
+    const suspendedWithout = async () => {
+      const before = await kinds(project);
+      await query(project.uri, 'select 1');
+      await suspend(project);
+      return (await kinds(project)).length === before.length;
+    };
+    await until(suspendedWithout, { what: 'a suspend without a snapshot', timeout_ms: 60_000 });
+    const before = await kinds(project);
     await write(project.uri);
     await suspend(project);
-    assert.deepEqual(await kinds(project), ['birth', 'suspend', 'suspend']);
+    assert.deepEqual(await kinds(project), [...before, 'suspend']);
   });
 
   it('are made of a running server that writes much, without disturbing it', async () => {
