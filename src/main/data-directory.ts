@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { access, chmod, constants, mkdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
+import { access, chmod, constants, mkdir, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { LIMITS } from '../domain/limits.ts';
@@ -35,6 +35,12 @@ export async function openDataDirectory(path: string): Promise<DataDirectory> {
     await closeServer(lock);
     throw error;
   }
+}
+
+/** Throws StartError when another Coppice works in the directory. Makes nothing, and holds nothing. */
+export async function refuseUsedDirectory(path: string): Promise<void> {
+  const resolved = await realpath(path).catch(() => undefined);
+  if (resolved && (await stat(resolved)).isDirectory()) await closeServer(await takeLock(resolved));
 }
 
 /** The longest name that a compute can have: `ep-wandering-wildflower-a1b2c3d4` */

@@ -20,7 +20,7 @@ import { type OpenStore, openStore } from '../store/connection.ts';
 import { migrate, StoreVersionError } from '../store/migrate.ts';
 import type { Log } from '../watch/log-fields.ts';
 import type { ChosenStorage } from './choose-storage.ts';
-import { type DataDirectory, openDataDirectory } from './data-directory.ts';
+import { type DataDirectory, openDataDirectory, refuseUsedDirectory } from './data-directory.ts';
 import { domainResolves } from './domain-names.ts';
 import { openVault } from './master-key.ts';
 import { STORE_COMPUTE_ID, startOwnStore } from './own-store.ts';
@@ -71,14 +71,15 @@ export async function startCoppice(
   { logger, progress }: { logger: Log; progress: (text: string) => void },
 ): Promise<Coppice> {
   await using undo = new AsyncDisposableStack();
-  // Before the ports, which whoever else runs on it has taken, too.
-  const directory = await openDataDirectory(given.data_dir);
-  undo.defer(() => directory.release());
+  // Before the ports, which whoever else runs on the directory has taken, too; made only after them.
+  await refuseUsedDirectory(given.data_dir);
   const settings: Settings = {
     ...given,
     api_port: await choosePort(given.listen, given.api_port, '--api-port'),
     pg_port: await choosePort(given.listen, given.pg_port, '--pg-port'),
   };
+  const directory = await openDataDirectory(given.data_dir);
+  undo.defer(() => directory.release());
   const roles = new Set(settings.roles);
   const foundation = await layFoundation(settings, { directory, logger, progress }, undo);
   const { driver: storage, ...chosen } = await storageOf(foundation.directory.path, settings);
