@@ -11,7 +11,7 @@ export interface PointRequest {
   readonly timestamp?: { readonly field: string; readonly value: string | undefined };
 }
 
-/** The point that a request names; undefined when it names none. Throws `invalid_request` for both, or for neither form. */
+/** The point that a request names; undefined when it names none. Throws `invalid_request` for both, and for texts that are none. */
 export function readAskedPoint({ lsn, timestamp }: PointRequest): AskedPoint | undefined {
   if (lsn?.value && timestamp?.value) {
     throw new CoppiceError('invalid_request', { field: lsn.field, problem: `excludes ${timestamp.field}` });
@@ -34,7 +34,9 @@ function readMicroseconds(field: string, value: string): bigint {
   const [, day, time, decimals = '', zone = ''] = TIMESTAMP.exec(value) ?? [];
   const offset = zone.toUpperCase() === 'Z' ? 'Z' : zone.replace(/^(.\d\d):?(\d\d)$/, '$1:$2');
   const seconds = Date.parse(`${day}T${time}${offset}`);
-  if (Number.isNaN(seconds)) {
+  // February 31 would be taken for a day of March.
+  const known = day !== undefined && new Date(`${day}T00:00:00Z`).getUTCDate() === Number(day.slice(8));
+  if (Number.isNaN(seconds) || !known) {
     const problem = 'must be a time with its zone such as 2026-11-21T20:54:00Z';
     throw new CoppiceError('invalid_request', { field, problem });
   }

@@ -157,6 +157,7 @@ describe('a branch at a point of its parent', { timeout: 600_000 }, () => {
     ['at an LSN before all', { parent_lsn: '0/1' }, /no history at LSN 0\/1/],
     ['of two kinds', { parent_lsn: '0/1', parent_timestamp: '2020-01-01T00:00:00Z' }, /excludes/],
     ['that is no LSN', { parent_lsn: 'now' }, /must be an LSN/],
+    ['on a day that is none', { parent_timestamp: '2026-02-31T10:00:00Z' }, /must be a time with its zone/],
     ['without a zone', { parent_timestamp: '2026-11-21T10:00:00' }, /must be a time with its zone/],
   ] as const) {
     it(`${what} is refused`, async () => {
