@@ -75,12 +75,16 @@ export async function startEngine(
     startLoop({ name: 'archive', interval_ms: 2_000, logger }, takeInRunning(ctx, stopping.signal)),
     startLoop({ name: 'archive_all', interval_ms: 2_000, logger }, takeInAll(ctx, stopping.signal)),
     startLoop({ name: 'retention', interval_ms: 15_000, logger }, tendArchives(ctx)),
-    startLoop({ name: 'archive_check', interval_ms: 1_000, logger }, checkArchives(ctx)),
+    startLoop(
+      { name: 'archive_check', interval_ms: 1_000, rest_ms: Math.min(30_000, ctx.archive_check_interval_ms), logger },
+      checkArchives(ctx),
+    ),
     startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
   ];
   return {
     hear: ({ noun, id }) => {
       if (noun === 'operation') cancellations.hear(id);
+      for (const loop of loops) loop.hear();
     },
     stop: async () => {
       forget();

@@ -227,12 +227,16 @@ export async function markBranchDeleted(trx: StoreTransaction, id: string): Prom
 }
 
 /** Branches whose time is over, those that wait longest first. */
-export function findExpiredBranches(store: Store, now: Date): Promise<Pick<BranchRow, 'id' | 'project_id'>[]> {
+export function findExpiringBranches(
+  store: Store,
+  before: Date,
+): Promise<(Pick<BranchRow, 'id' | 'project_id'> & { expires_at: Date })[]> {
   return store
     .selectFrom('branches')
-    .select(['id', 'project_id'])
+    .select(['id', 'project_id', 'expires_at'])
     .where('deleted_at', 'is', null)
-    .where('expires_at', '<=', now)
+    .where('expires_at', '<=', before)
+    .$narrowType<{ expires_at: Date }>()
     .orderBy('expires_at')
     .limit(100)
     .execute();

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 
-/** What changed: its noun and id, as announced by the triggers of the first migration. */
+/** What changed: its noun and id, as announced by the triggers of the migrations. */
 export interface Change {
-  readonly noun: 'endpoint' | 'branch' | 'operation';
+  readonly noun: 'endpoint' | 'branch' | 'operation' | 'snapshot' | 'schedule';
   readonly id: string;
 }
 

@@ -96,12 +96,16 @@ export async function writeSnapshotConfig(store: Store, id: SnapshotId, config: 
 }
 
 /** Snapshots whose time is over, those that wait longest first. */
-export function findExpiredSnapshots(store: Store, now: Date): Promise<Pick<SnapshotRow, 'id' | 'project_id'>[]> {
+export function findExpiringSnapshots(
+  store: Store,
+  before: Date,
+): Promise<(Pick<SnapshotRow, 'id' | 'project_id'> & { expires_at: Date })[]> {
   return store
     .selectFrom('snapshots')
-    .select(['id', 'project_id'])
+    .select(['id', 'project_id', 'expires_at'])
     .where('deleted_at', 'is', null)
-    .where('expires_at', '<=', now)
+    .where('expires_at', '<=', before)
+    .$narrowType<{ expires_at: Date }>()
     .orderBy('expires_at')
     .limit(100)
     .execute();

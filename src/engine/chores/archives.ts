@@ -16,15 +16,15 @@ const ALL_EVERY_MS = 120_000;
 const TENDED_MAX = 200;
 const READ_MAX = 16;
 
-/** Takes in what running servers have archived. Returns one round of it; call it again and again. */
-export const takeInRunning = (ctx: EngineContext, stopping: AbortSignal): (() => Promise<void>) =>
+/** Takes in what running servers have archived. Returns one round of it, which tells whether any runs; call it again and again. */
+export const takeInRunning = (ctx: EngineContext, stopping: AbortSignal): (() => Promise<boolean>) =>
   takeIn(ctx, stopping, () => findArchivingTimelines(ctx.store));
 
 /**
  * The same for all archives, at first and then now and then: what was archived while Coppice did not run, or just before
  * a server was stopped.
  */
-export function takeInAll(ctx: EngineContext, stopping: AbortSignal): () => Promise<void> {
+export function takeInAll(ctx: EngineContext, stopping: AbortSignal): () => Promise<boolean> {
   let looked_at = 0;
   return takeIn(ctx, stopping, async () => {
     if (Date.now() < looked_at + ALL_EVERY_MS) return [];
@@ -33,7 +33,7 @@ export function takeInAll(ctx: EngineContext, stopping: AbortSignal): () => Prom
   });
 }
 
-function takeIn(ctx: EngineContext, stopping: AbortSignal, find: () => Promise<TimelineId[]>): () => Promise<void> {
+function takeIn(ctx: EngineContext, stopping: AbortSignal, find: () => Promise<TimelineId[]>): () => Promise<boolean> {
   const underWay = new Set<TimelineId>();
   const waiting = new Set<TimelineId>();
   const takeOn = async () => {
@@ -46,11 +46,13 @@ function takeIn(ctx: EngineContext, stopping: AbortSignal, find: () => Promise<T
     }
   };
   return async () => {
-    for (const id of await find()) if (!underWay.has(id)) waiting.add(id);
+    const found = await find();
+    for (const id of found) if (!underWay.has(id)) waiting.add(id);
     const slots = Math.min(waiting.size, CONCURRENT_TIMELINES - underWay.size);
     const done = Promise.all(Array.from({ length: slots }, takeOn));
     await Promise.race([done, delay(ROUND_MAX_MS, undefined, { ref: false })]);
     if (stopping.aborted) await done;
+    return found.length > 0 || waiting.size > 0 || underWay.size > 0;
   };
 }
 
@@ -72,14 +74,14 @@ export function tendArchives(ctx: EngineContext): () => Promise<void> {
 
 /**
  * Reads everything in the archives, each file about once in `archive_check_interval_ms`, some at a time, and compares it
- * with its checksum: what has gone bad is known before somebody needs it.
+ * with its checksum: what has gone bad is known before somebody needs it. A round tells whether there was one to check.
  */
-export function checkArchives(ctx: EngineContext): () => Promise<void> {
+export function checkArchives(ctx: EngineContext): () => Promise<boolean> {
   let current: { readonly id: TimelineId; readonly names: string[]; readonly damaged: Map<string, number> } | undefined;
   return async () => {
     if (!current) {
       const id = await findTimelineToCheck(ctx.store, new Date(Date.now() - ctx.archive_check_interval_ms));
-      if (!id) return;
+      if (!id) return false;
       const damages = (await findDamages(ctx.store, id)).filter(({ kind }) => kind === 'wrong_checksum');
       const damaged = new Map(damages.map((damage) => [damage.object, damage.id]));
       current = { id, damaged, names: (await ctx.archive.list(id)).map(({ name }) => name) };
@@ -90,9 +92,10 @@ export function checkArchives(ctx: EngineContext): () => Promise<void> {
       if (problem) await reportDamage(ctx, id, { kind: 'wrong_checksum', object: name, detail: problem });
       else if (damaged.has(name)) await resolveDamage(ctx.store, damaged.get(name)!);
     }
-    if (names.length > 0) return;
+    if (names.length > 0) return true;
     current = undefined;
     await observeArchiveChecked(ctx.store, id);
+    return true;
   };
 }
 

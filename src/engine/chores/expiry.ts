@@ -1,21 +1,31 @@
 import { writeBranchDeletion } from '../../store/branch-deletion.ts';
-import { findBranch, findExpiredBranches, listChildren } from '../../store/branches.ts';
+import { findBranch, findExpiringBranches, listChildren } from '../../store/branches.ts';
 import { lockLiveProject } from '../../store/projects.ts';
 import { writeSnapshotDeletion } from '../../store/snapshot-intent.ts';
-import { findExpiredSnapshots, findSnapshot } from '../../store/snapshots.ts';
+import { findExpiringSnapshots, findSnapshot } from '../../store/snapshots.ts';
 import type { EngineContext } from '../context.ts';
 import { forEach } from '../each.ts';
 
-/** Deletes branches and snapshots whose time is over. What was given more time meanwhile stays. */
-export async function deleteExpired(ctx: EngineContext, now: Date): Promise<void> {
-  await forEach(ctx, 'expiry', await findExpiredSnapshots(ctx.store, now), ({ id, project_id }) =>
+/** How far it looks ahead: the next look is at most so far away. */
+const AHEAD_MS = 60_000;
+
+/**
+ * Deletes branches and snapshots whose time is over. What was given more time meanwhile stays. Tells whether there was
+ * one, or will be within a minute.
+ */
+export async function deleteExpired(ctx: EngineContext, now: Date): Promise<boolean> {
+  const ahead = new Date(now.getTime() + AHEAD_MS);
+  const isOver = ({ expires_at }: { readonly expires_at: Date }) => expires_at <= now;
+  const snapshots = await findExpiringSnapshots(ctx.store, ahead);
+  const branches = await findExpiringBranches(ctx.store, ahead);
+  await forEach(ctx, 'expiry', snapshots.filter(isOver), ({ id, project_id }) =>
     ctx.intent.transaction().execute(async (trx) => {
       await lockLiveProject(trx, project_id);
       const snapshot = await findSnapshot(trx, id);
       if (snapshot?.expires_at && snapshot.expires_at <= now) await writeSnapshotDeletion(trx, snapshot);
     }),
   );
-  await forEach(ctx, 'expiry', await findExpiredBranches(ctx.store, now), ({ id, project_id }) =>
+  await forEach(ctx, 'expiry', branches.filter(isOver), ({ id, project_id }) =>
     ctx.intent.transaction().execute(async (trx) => {
       await lockLiveProject(trx, project_id);
       const branch = await findBranch(trx, id);
@@ -25,4 +35,5 @@ export async function deleteExpired(ctx: EngineContext, now: Date): Promise<void
       await writeBranchDeletion(trx, branch);
     }),
   );
+  return snapshots.length + branches.length > 0;
 }

@@ -41,9 +41,9 @@ interface Ahead {
 
 /**
  * Sees to read replicas that run: notes how far they are behind, gives those that receive nothing the log that lies in
- * files, and restarts one whose primary has outgrown it. Returns one round; call it again and again.
+ * files, and restarts one whose primary has outgrown it. Returns one round, which tells whether there is any; call it again and again.
  */
-export function followPrimaries(ctx: EngineContext, stopping: AbortSignal): () => Promise<void> {
+export function followPrimaries(ctx: EngineContext, stopping: AbortSignal): () => Promise<boolean> {
   const followed = new Map<string, Followed>();
   const lookAt = async (endpoint: WatchedEndpoint) => {
     const started_at = endpoint.started_at.getTime();
@@ -72,6 +72,7 @@ export function followPrimaries(ctx: EngineContext, stopping: AbortSignal): () =
       for (let next = replicas.shift(); next; next = replicas.shift()) await lookAt(next);
     };
     await Promise.all(Array.from({ length: CONCURRENT_LOOKS }, lookOn));
+    return ids.size > 0;
   };
 }
 

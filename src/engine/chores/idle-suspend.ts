@@ -31,10 +31,10 @@ interface Look {
 }
 
 /**
- * Suspends computes that nobody has used for their timeout. Returns one round of it; call it again and again, until
- * `stopping` is aborted.
+ * Suspends computes that nobody has used for their timeout. Returns one round of it, which tells whether any
+ * compute runs; call it again and again, until `stopping` is aborted.
  */
-export function idleSuspend(ctx: EngineContext, stopping: AbortSignal): () => Promise<void> {
+export function idleSuspend(ctx: EngineContext, stopping: AbortSignal): () => Promise<boolean> {
   const looks = new Map<string, Look>();
   const underWay = new Set<string>();
   const hungUntil = new Map<string, number>();
@@ -70,6 +70,7 @@ export function idleSuspend(ctx: EngineContext, stopping: AbortSignal): () => Pr
       Promise.all(Array.from({ length: slots }, lookOn)),
       delay(ROUND_MAX_MS, undefined, { ref: false }),
     ]);
+    return endpoints.length > 0;
   };
 }
 

@@ -11,14 +11,16 @@ import { forEach } from '../each.ts';
 
 /**
  * Makes the snapshots that schedules ask for, each due time once, whatever the clock does. Of several that were missed
- * while Coppice was down, the newest alone is made.
+ * while Coppice was down, the newest alone is made. Tells whether there is any schedule.
  */
-export async function makeDueSnapshots(ctx: EngineContext, now: Date): Promise<void> {
+export async function makeDueSnapshots(ctx: EngineContext, now: Date): Promise<boolean> {
   const lines = (await findLiveSchedules(ctx.store)).map((line) => ({ ...line, id: String(line.id), number: line.id }));
   const due = lines.filter((line) => lastDueTime(line, now) > (line.last_due_at ?? line.created_at));
   // Tried again at the next round, until there is room.
-  if (due.length === 0 || (await findFullPool(ctx.store))) return;
-  await forEach(ctx, 'schedules', due, (line) => serve(ctx, { ...line, id: line.number }, now));
+  if (due.length > 0 && !(await findFullPool(ctx.store))) {
+    await forEach(ctx, 'schedules', due, (line) => serve(ctx, { ...line, id: line.number }, now));
+  }
+  return lines.length > 0;
 }
 
 async function serve(ctx: EngineContext, line: LiveSchedule, now: Date): Promise<void> {

@@ -25,10 +25,10 @@ type RunningNeed = SnapshotNeed & { readonly compute: ComputeRef; readonly start
 
 /**
  * Takes snapshots of running servers that have written much since the last one, or anything for long, so that replay to
- * any point stays short. Returns one round of it, which does not wait for what it begins; call it again and again, until
- * `stopping` is aborted.
+ * any point stays short. Returns one round of it, which does not wait for what it begins and tells whether any server
+ * runs; call it again and again, until `stopping` is aborted.
  */
-export function snapshotRunning(ctx: EngineContext, stopping: AbortSignal): () => Promise<void> {
+export function snapshotRunning(ctx: EngineContext, stopping: AbortSignal): () => Promise<boolean> {
   const underWay = new Set<TimelineId>();
   const pausedUntil = new Map<TimelineId, number>();
   const isFree = ({ id }: RunningNeed) => !underWay.has(id) && !((pausedUntil.get(id) ?? 0) > Date.now());
@@ -50,13 +50,14 @@ export function snapshotRunning(ctx: EngineContext, stopping: AbortSignal): () =
     const ids = new Set(needs.map(({ id }) => id));
     for (const id of pausedUntil.keys()) if (!ids.has(id)) pausedUntil.delete(id);
     const { free_bytes, reserve_bytes } = await ctx.storage.pool();
-    if (free_bytes < reserve_bytes) return;
+    if (free_bytes < reserve_bytes) return needs.length > 0;
     await forEach(ctx, 'snapshots', needs.filter(isFree), async (need) => {
       if (underWay.size >= SLOTS || stopping.aborted) return;
       const due = await isDue(ctx, need);
       if (due === 'nothing written') pausedUntil.set(need.id, Date.now() + idlePauseMs(ctx));
       if (due === true) void take(need);
     });
+    return needs.length > 0;
   };
 }
 

@@ -114,6 +114,12 @@ create table backup_schedules (
 );
 create index backup_schedules_branch_id_idx on backup_schedules (branch_id);
 
+-- Who waits for times to come hears of new ones.
+create trigger announce after insert or update of expires_at on snapshots
+  for each row execute function announce('snapshot', 'id');
+create trigger announce after insert on backup_schedules
+  for each row execute function announce('schedule', 'id');
+
 alter table endpoints
   -- observed, of read replicas: the volume that the standby runs on, what it was cloned from, and how far it is behind
   add column replica_volume jsonb,
