@@ -46,6 +46,16 @@ export interface VolumeSize {
   readonly unshared_bytes?: number;
 }
 
+/** A directory or regular file of a volume; `path` is relative to it, parents come before what they hold. */
+export interface VolumeEntry {
+  readonly path: string;
+  readonly kind: 'directory' | 'file';
+  /** Permission bits. */
+  readonly mode: number;
+  /** Of a file's contents; 0 of a directory. */
+  readonly bytes: number;
+}
+
 export interface PoolState {
   readonly path: string;
   readonly total_bytes: number;
@@ -73,5 +83,9 @@ export interface StorageDriver {
   /** Where the data directory is on this machine. */
   path(volume: VolumeRef): string;
   measure(volume: VolumeRef): Promise<VolumeSize>;
+  /** Everything in a volume that nobody writes, such as a snapshot. Links and special files are an error that names them. */
+  entries(volume: VolumeRef): Promise<VolumeEntry[]>;
+  /** So many bytes of a file, fewer only at its end. No link is followed, whatever the tenant has put into the path. */
+  read(volume: VolumeRef, path: string, offset: number, bytes: number): Promise<Buffer>;
   pool(): Promise<PoolState>;
 }

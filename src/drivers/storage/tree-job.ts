@@ -1,4 +1,6 @@
 import { type CloneTree, cloneTree } from './clone-tree.ts';
+import type { VolumeEntry } from './contract.ts';
+import { type ListTree, listTree } from './list-tree.ts';
 import { type MeasureTree, measureTree, type TreeSize } from './measure-tree.ts';
 import { type SettleTree, settleTree } from './settle-tree.ts';
 import { type TrimTree, trimTree } from './trim-tree.ts';
@@ -8,12 +10,17 @@ export type TreeJob =
   | ({ readonly kind: 'clone' } & CloneTree)
   | ({ readonly kind: 'trim' } & TrimTree)
   | ({ readonly kind: 'settle' } & SettleTree)
-  | ({ readonly kind: 'measure' } & MeasureTree);
+  | ({ readonly kind: 'measure' } & MeasureTree)
+  | ({ readonly kind: 'list' } & ListTree);
 
-export type TreeResult<Job extends TreeJob> = Job extends { kind: 'measure' } ? TreeSize : undefined;
+export type TreeResult<Job extends TreeJob> = Job extends { kind: 'measure' }
+  ? TreeSize
+  : Job extends { kind: 'list' }
+    ? VolumeEntry[]
+    : undefined;
 
 /** Does a job here and now. `checkpoint` is called often, and throws to stop it. */
-export function doTreeJob(job: TreeJob, checkpoint: () => void): TreeSize | undefined {
+export function doTreeJob(job: TreeJob, checkpoint: () => void): TreeResult<TreeJob> {
   switch (job.kind) {
     case 'clone':
       cloneTree(job, checkpoint);
@@ -26,5 +33,7 @@ export function doTreeJob(job: TreeJob, checkpoint: () => void): TreeSize | unde
       return undefined;
     case 'measure':
       return measureTree(job, checkpoint);
+    case 'list':
+      return listTree(job, checkpoint);
   }
 }

@@ -1,6 +1,5 @@
 import { parentPort } from 'node:worker_threads';
-import type { TreeSize } from './measure-tree.ts';
-import { doTreeJob, type TreeJob } from './tree-job.ts';
+import { doTreeJob, type TreeJob, type TreeResult } from './tree-job.ts';
 
 /** `stop` becomes 1 when nobody waits for the answer any more. */
 export interface TreeRequest {
@@ -10,7 +9,7 @@ export interface TreeRequest {
 
 /** An error as plain data: a copied Error loses its `code`. */
 export type TreeResponse =
-  | { readonly size: TreeSize | undefined }
+  | { readonly result: TreeResult<TreeJob> }
   | { readonly error: { readonly name: string; readonly message: string; readonly code?: string } };
 
 parentPort?.on('message', ({ job, stop }: TreeRequest) => {
@@ -22,7 +21,7 @@ function respond(job: TreeJob, stop: TreeRequest['stop']): TreeResponse {
     if (Atomics.load(stop, 0) === 1) throw new Error('stopped');
   };
   try {
-    return { size: doTreeJob(job, checkpoint) };
+    return { result: doTreeJob(job, checkpoint) };
   } catch (error) {
     const { name, message, code } = error as NodeJS.ErrnoException;
     return { error: { name, message, code } };

@@ -34,7 +34,7 @@ export async function runTreeJob<Job extends TreeJob>(job: Job, signal?: AbortSi
   try {
     const response = await ask(worker, { job, stop });
     signal?.throwIfAborted();
-    if ('size' in response) return response.size as TreeResult<Job>;
+    if ('result' in response) return response.result as TreeResult<Job>;
     const { message, ...rest } = response.error;
     throw Object.assign(new Error(message), rest);
   } finally {

@@ -5,12 +5,14 @@ import type {
   PoolState,
   StorageCapabilities,
   StorageDriver,
+  VolumeEntry,
   VolumeOwner,
   VolumeRef,
   VolumeSize,
 } from './contract.ts';
 import { syncDirectory } from './durable.ts';
 import { idOfName, type VolumePaths, volumePaths, volumesDirectory } from './layout.ts';
+import { readBelow } from './read-below.ts';
 import { removeTree } from './remove-tree.ts';
 import { namingFullDisk, poolState, refuseBelowReserve } from './space.ts';
 import { runTreeJob, warmTreeWorkers } from './tree-workers.ts';
@@ -138,6 +140,14 @@ class VolumeDriver implements StorageDriver {
 
   async measure(volume: VolumeRef): Promise<VolumeSize> {
     return this.#mechanics.measure(this.path(volume));
+  }
+
+  entries(volume: VolumeRef): Promise<VolumeEntry[]> {
+    return runTreeJob({ kind: 'list', path: this.path(volume) });
+  }
+
+  async read(volume: VolumeRef, path: string, offset: number, bytes: number): Promise<Buffer> {
+    return readBelow(this.path(volume), path, offset, bytes);
   }
 
   pool(): Promise<PoolState> {
