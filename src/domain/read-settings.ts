@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { LIMITS } from './limits.ts';
+import { parseObjectPlace } from './object-place.ts';
 import {
   SETTINGS,
   type Setting,
@@ -81,6 +82,10 @@ const READERS: Record<SettingType, Reader> = {
   choice_list: (text, setting) => readItems(text).map((item) => readChoice(item, setting)),
   domain: readMatching(HOST_NAME, 'is not a domain name; give one in lower case, such as db.example.com'),
   email: readMatching(/^[^\s@]+@[^\s@]{1,190}$/, 'is not an email address; give one such as you@example.com'),
+  object_place: (text) => {
+    if (parseObjectPlace(text)) return text;
+    throw new UnreadableValue('is no place for objects; give s3://bucket/prefix or an absolute path of a directory');
+  },
   path: (text, _, { cwd }) => resolve(cwd, text),
   port: (text) => readInteger(text, 0, 65_535, 'a port'),
   postgres_url: (text) => {
@@ -90,6 +95,12 @@ const READERS: Record<SettingType, Reader> = {
   region: readMatching(/^[a-z0-9-]{1,60}$/, 'is not a region; give up to 60 lower-case letters, digits and hyphens'),
   seconds: (text) => readInteger(text, 1, LIMITS.suspend_timeout_seconds_max, 'a number of seconds'),
   size: readSize,
+  web_address: (text) => {
+    const url = /^https?:\/\/./.test(text) && URL.canParse(text) ? new URL(text) : undefined;
+    // A password in it would be shown wherever the address is.
+    if (url && url.username === '' && url.password === '' && url.search === '') return text;
+    throw new UnreadableValue('is not an address; give one such as https://s3.example.com');
+  },
 };
 
 const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());

@@ -22,12 +22,14 @@ export type SettingType =
   | 'choice_list'
   | 'domain'
   | 'email'
+  | 'object_place'
   | 'path'
   | 'port'
   | 'postgres_url'
   | 'region'
   | 'seconds'
-  | 'size';
+  | 'size'
+  | 'web_address';
 
 /** A default that depends on the machine or on a setting above it; undefined when none can be told. */
 type ComputedDefault = (machine: SettingsMachine, above: Readonly<Record<string, unknown>>) => string | undefined;
@@ -163,6 +165,22 @@ export const SETTINGS = {
     type: 'seconds',
     default: '86400',
     description: 'How often every archived segment of write-ahead log is read and compared with its checksum.',
+  },
+  objects: {
+    type: 'object_place',
+    default_text: 'none',
+    description:
+      'Object storage: `s3://bucket/prefix`, or an absolute path of a directory, best on another disk. The key of S3 is found as its own tools find it: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or `~/.aws`.',
+  },
+  s3_endpoint: {
+    type: 'web_address',
+    default_text: 'that of Amazon',
+    description: 'Address of an S3 server of your own or of another provider, such as `https://s3.example.com`.',
+  },
+  s3_region: {
+    type: 'region',
+    default: 'us-east-1',
+    description: 'Region of the bucket.',
   },
   keep_computes: {
     type: 'boolean',

@@ -1,5 +1,6 @@
 import type { ArchiveDriver } from '../drivers/archive/contract.ts';
 import type { ComputeDriver } from '../drivers/compute/contract.ts';
+import type { ObjectStore } from '../drivers/objects/contract.ts';
 import type { StorageDriver, VolumeRef } from '../drivers/storage/contract.ts';
 import type { Store } from '../store/connection.ts';
 import type { Log } from '../watch/log-fields.ts';
@@ -22,6 +23,8 @@ export interface EngineContext {
   readonly storage: StorageDriver;
   /** The log of each timeline. */
   readonly archive: ArchiveDriver;
+  /** What outlives this machine's disk; undefined where none was given. */
+  readonly objects: ObjectStore | undefined;
   /** How often everything in the archives is compared with its checksums. */
   readonly archive_check_interval_ms: number;
   /** When a running server is due for a snapshot: after so much log, or after so long when it wrote at all. */

@@ -2,18 +2,20 @@ import { access, constants, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Finding } from '../cli/doctor.ts';
 import type { Settings } from '../domain/settings.ts';
+import { ObjectError } from '../drivers/objects/contract.ts';
 import { listDistributions } from '../postgres/distributions.ts';
 import { countEverything } from '../store/counts.ts';
 import { findOpenDamages } from '../store/history-damages.ts';
 import { createLogger } from '../watch/logger.ts';
 import { domainResolves } from './domain-names.ts';
 import { withStore } from './keys.ts';
+import { openObjects } from './open-objects.ts';
 import { STORE_COMPUTE_ID } from './own-store.ts';
 import { computeDriverOf, computesDirectory } from './parts.ts';
 import { StartError } from './start-error.ts';
 import { reportStorage } from './storage-report.ts';
 
-/** Looks at everything that a start or a connection depends on. Changes nothing. */
+/** Looks at everything that a start or a connection depends on. Leaves everything as it is. */
 export async function diagnose(settings: Settings): Promise<Finding[]> {
   const parts = [
     lookAtDirectory,
@@ -24,6 +26,7 @@ export async function diagnose(settings: Settings): Promise<Finding[]> {
     lookAtComputes,
     lookAtStore,
     lookAtHistory,
+    lookAtObjects,
   ];
   const findings = await Promise.all(parts.map((look) => look(settings)));
   return findings.flat();
@@ -147,6 +150,26 @@ async function lookAtHistory(settings: Settings): Promise<Finding[]> {
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
     return [{ subject, verdict: 'worse', text: 'Coppice does not run, so it could not be looked at' }];
+  }
+}
+
+async function lookAtObjects(settings: Settings): Promise<Finding> {
+  const subject = 'object storage';
+  if (settings.objects === undefined) {
+    return {
+      subject,
+      verdict: 'worse',
+      text: 'none: what is on this disk is nowhere else',
+      advice: 'COPPICE_OBJECTS names a bucket, or a directory on another disk.',
+    };
+  }
+  try {
+    const objects = await openObjects(settings.objects, settings);
+    await objects.check();
+    return { subject, verdict: 'good', text: `${objects.place} can be read and written` };
+  } catch (error) {
+    if (!(error instanceof ObjectError)) throw error;
+    return { subject, verdict: 'broken', text: error.message };
   }
 }
 

@@ -23,6 +23,7 @@ import type { ChosenStorage } from './choose-storage.ts';
 import { type DataDirectory, openDataDirectory, refuseUsedDirectory } from './data-directory.ts';
 import { domainResolves } from './domain-names.ts';
 import { openVault } from './master-key.ts';
+import { openObjects } from './open-objects.ts';
 import { STORE_COMPUTE_ID, startOwnStore } from './own-store.ts';
 import { archiveOf, computeDriverOf, type ProcessDriver, storageOf } from './parts.ts';
 import { choosePort } from './ports.ts';
@@ -84,10 +85,11 @@ export async function startCoppice(
   const foundation = await layFoundation(settings, { directory, logger, progress }, undo);
   const { driver: storage, ...chosen } = await storageOf(foundation.directory.path, settings);
   const archive = await archiveOf(foundation.directory.path);
+  const objects = settings.objects === undefined ? undefined : await openObjects(settings.objects, settings);
   let listener: ChangeListener | undefined;
   const installed = await installationContext(foundation);
   const replication_key = installed.vault.derive('passwords of read replicas');
-  const engineContext = engineContextOf(foundation, { storage, archive, replication_key }, async () =>
+  const engineContext = engineContextOf(foundation, { storage, archive, objects, replication_key }, async () =>
     listener?.caughtUp(),
   );
   const context = { ...installed, history: historyReader(engineContext) };
@@ -196,7 +198,7 @@ async function installationContext({
 
 function engineContextOf(
   foundation: Foundation,
-  given: Pick<EngineContext, 'storage' | 'archive' | 'replication_key'>,
+  given: Pick<EngineContext, 'storage' | 'archive' | 'objects' | 'replication_key'>,
   caughtUp: () => Promise<void>,
 ): EngineContext {
   const { settings, driver, distributions, intent, observed, logger } = foundation;

@@ -37,6 +37,7 @@ describe('settings', () => {
       snapshot_interval_seconds: 300,
       time_travel_timeout_seconds: 30,
       archive_check_interval_seconds: 86_400,
+      s3_region: 'us-east-1',
       keep_computes: false,
       log_level: 'info',
     });
@@ -78,6 +79,27 @@ describe('settings', () => {
     assert.equal(settingsOf({ snapshotWalBytes: '64MB' }).snapshot_wal_bytes, 64 * 1024 ** 2);
     for (const size of ['64', '64mb', '0MB', '-1GB', '1.5GB', '1000000MB']) {
       assert.match(problemsOf({ snapshotWalBytes: size })[0]!, /is not a size; give one such as 64MB or 1GB$/, size);
+    }
+  });
+
+  test('object storage is a bucket or an absolute directory', () => {
+    for (const place of ['s3://backups', 's3://backups/', 's3://my.bucket/a/b-1', '/mnt/objects']) {
+      assert.equal(settingsOf({ objects: place }).objects, place);
+    }
+    for (const place of [
+      'objects',
+      's3://',
+      's3:///a',
+      's3://Bucket',
+      's3://backups/../a',
+      's3://backups//a',
+      'gs://a',
+    ]) {
+      assert.match(problemsOf({ objects: place })[0]!, /give s3:\/\/bucket\/prefix or an absolute path/, place);
+    }
+    assert.equal(settingsOf({ s3Endpoint: 'http://127.0.0.1:7070' }).s3_endpoint, 'http://127.0.0.1:7070');
+    for (const address of ['s3.example.com', 'ftp://a', 'https://key:secret@s3.example.com']) {
+      assert.match(problemsOf({ s3Endpoint: address })[0]!, /is not an address; give one such as/, address);
     }
   });
 

@@ -1,0 +1,18 @@
+import { parseObjectPlace } from '../domain/object-place.ts';
+import type { Settings } from '../domain/settings.ts';
+import type { ObjectStore } from '../drivers/objects/contract.ts';
+import { createDirectoryObjects } from '../drivers/objects/directory/driver.ts';
+import { StartError } from './start-error.ts';
+
+/**
+ * The object storage at `place`, which is `s3://bucket/prefix` or an absolute directory. Nothing is looked at yet: its
+ * `check` does. Throws StartError for what is no place.
+ */
+export async function openObjects(
+  text: string,
+  _settings: Pick<Settings, 's3_endpoint' | 's3_region'>,
+): Promise<ObjectStore> {
+  const place = parseObjectPlace(text);
+  if (place?.kind === 'directory') return createDirectoryObjects({ root: place.path });
+  throw new StartError(`"${text}" is no place for objects; give s3://bucket/prefix or an absolute path of a directory`);
+}
