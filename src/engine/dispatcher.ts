@@ -5,6 +5,7 @@ import { enqueueCall, RUN_CALL_TASK } from '../store/calls.ts';
 import { findCallsWithoutJob } from '../store/runs.ts';
 import {
   findDeadWorkers,
+  hasOverdueJob,
   holdOf,
   holdsAbandonedJobs,
   insertWorker,
@@ -20,7 +21,8 @@ import { type Cancellations, type OperationRunners, runCall } from './run-call.t
 const CONCURRENT_CALLS = 8;
 const HEARTBEAT_INTERVAL_MS = 4_000;
 const SILENCE_UNTIL_DEAD_MS = 30_000;
-const POLL_INTERVAL_MS = 2_000;
+/** Each of the queue's workers looks by itself. News and due times are told to them. */
+const POLL_INTERVAL_MS = 10_000;
 
 export interface Dispatcher {
   /** Takes no new calls, waits for the running ones. */
@@ -71,6 +73,7 @@ export async function startDispatcher(
       await utils.forceUnlockWorkers([carrier.id]);
       await notifyPollers(ctx.store);
     }
+    if (await hasOverdueJob(ctx.store)) await notifyPollers(ctx.store);
     for (const call of await findCallsWithoutJob(ctx.store)) {
       await enqueueCall(ctx.store, call.id, call.run_at ?? undefined);
     }

@@ -10,11 +10,13 @@ import {
   failOperation,
   findWaitingCalls,
   finishCall,
+  findPlannedBranches,
   postponeOperation,
   takeCall,
 } from '../store/runs.ts';
 import type { OperationRow } from '../store/schema.ts';
 import type { EngineContext } from './context.ts';
+import { lookForJobsAt } from './look-for-jobs.ts';
 import { ConfigRefused } from './server.ts';
 import { stopPoint } from './stop-point.ts';
 
@@ -101,6 +103,7 @@ async function recordFailure(ctx: EngineContext, operation: OperationRow, error:
   ctx.logger.warn(fields, 'operation will be tried again');
   await postponeOperation(ctx.store, operation, reasonFor(error), retry_at);
   await enqueueCall(ctx.store, operation.call_id, retry_at);
+  lookForJobsAt(ctx, retry_at);
   return false;
 }
 
@@ -108,6 +111,10 @@ async function recordFailure(ctx: EngineContext, operation: OperationRow, error:
 async function giveUp(ctx: EngineContext, operation: OperationRow, reason: string): Promise<void> {
   await ctx.intent.transaction().execute(async (trx) => {
     if (operation.action === 'create_branch') await abandonRestore(trx, operation);
+    // What was to be restored from, or to be a parent, does not come back.
+    if (operation.action === 'timeline_unarchive') {
+      for (const planned of await findPlannedBranches(trx, operation.call_id)) await abandonRestore(trx, planned);
+    }
     await failOperation(trx, operation, reason);
   });
 }

@@ -64,6 +64,15 @@ export async function holdsAbandonedJobs(store: Store, id: string, running: read
   return rows.length > 0;
 }
 
+/** Whether a job waits that should have been taken: who was to be told of it missed that. */
+export async function hasOverdueJob(store: Store): Promise<boolean> {
+  const { rows } = await sql`
+    select from graphile_worker.jobs where locked_at is null and run_at < now() - interval '1 second' limit 1`.execute(
+    store,
+  );
+  return rows.length > 0;
+}
+
 /** Makes every process look for jobs now: unlocking jobs alone would wait for the next poll. */
 export async function notifyPollers(store: Store): Promise<void> {
   await sql`select pg_notify('jobs:insert', '{"count":1}')`.execute(store);
