@@ -179,7 +179,8 @@ export const SETTINGS = {
   },
   s3_region: {
     type: 'region',
-    default: 'us-east-1',
+    default: ({ env }) => env.AWS_REGION || 'us-east-1',
+    default_text: '`$AWS_REGION`, else `us-east-1`',
     description: 'Region of the bucket.',
   },
   keep_computes: {

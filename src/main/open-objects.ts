@@ -10,9 +10,13 @@ import { StartError } from './start-error.ts';
  */
 export async function openObjects(
   text: string,
-  _settings: Pick<Settings, 's3_endpoint' | 's3_region'>,
+  settings: Pick<Settings, 's3_endpoint' | 's3_region'>,
 ): Promise<ObjectStore> {
   const place = parseObjectPlace(text);
   if (place?.kind === 'directory') return createDirectoryObjects({ root: place.path });
+  if (place?.kind === 's3') {
+    const { createS3Objects } = await import('../drivers/objects/s3/driver.ts');
+    return createS3Objects({ ...place, region: settings.s3_region, endpoint: settings.s3_endpoint });
+  }
   throw new StartError(`"${text}" is no place for objects; give s3://bucket/prefix or an absolute path of a directory`);
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { lstat, mkdir, open, readdir, readFile, rename, rm, rmdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { assertKey, ObjectError, type ObjectInfo, type ObjectStore } from '../contract.ts';
+import { assertKey, type ObjectCall, ObjectError, type ObjectInfo, type ObjectStore } from '../contract.ts';
 
 /** What is being written, or was when somebody was killed. No key begins so, since none has a name that begins with a point. */
 const PARTIAL = '.partial-';
@@ -45,21 +45,25 @@ class DirectoryObjects implements ObjectStore {
     });
   }
 
-  async put(key: string, bytes: Buffer): Promise<void> {
-    await this.#write(key, [bytes]);
+  async put(key: string, bytes: Buffer, call?: ObjectCall): Promise<void> {
+    await this.#write(key, [bytes], call);
   }
 
-  async putStream(key: string, source: AsyncIterable<Buffer>): Promise<ObjectInfo> {
-    return this.#write(key, source);
+  async putStream(key: string, source: AsyncIterable<Buffer>, call?: ObjectCall): Promise<ObjectInfo> {
+    return this.#write(key, source, call);
   }
 
-  #write(key: string, source: AsyncIterable<Buffer> | Iterable<Buffer>): Promise<ObjectInfo> {
+  #write(
+    key: string,
+    source: AsyncIterable<Buffer> | Iterable<Buffer>,
+    { signal }: ObjectCall = {},
+  ): Promise<ObjectInfo> {
     const path = this.#path(key);
     return this.#told(key, async () => {
       await makeDirectories(this.#root, dirname(path));
       const partial = this.#partialPath();
       try {
-        const bytes = await writeDurably(partial, source);
+        const bytes = await writeDurably(partial, source, signal);
         await rename(partial, path);
         await syncDirectory(dirname(path));
         return { key, bytes, stored_at: new Date() };
@@ -154,11 +158,16 @@ class DirectoryObjects implements ObjectStore {
   }
 }
 
-async function writeDurably(path: string, source: AsyncIterable<Buffer> | Iterable<Buffer>): Promise<number> {
+async function writeDurably(
+  path: string,
+  source: AsyncIterable<Buffer> | Iterable<Buffer>,
+  signal?: AbortSignal,
+): Promise<number> {
   const file = await open(path, 'wx', 0o600);
   try {
     let bytes = 0;
     for await (const piece of source) {
+      signal?.throwIfAborted();
       await file.writeFile(piece);
       bytes += piece.length;
     }
