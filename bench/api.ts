@@ -111,6 +111,7 @@ async function fillApi(store: TestStore) {
     installation: {
       ...{ region_id: 'local', domain: 'localhost', pg_port: 5432, domain_resolves: true },
       ...{
+        object_storage: false,
         time_travel_timeout_seconds: 30,
         min_suspend_timeout_seconds: 60,
         default_pg_version: 17,

@@ -1,7 +1,7 @@
 import { CoppiceError } from '../domain/errors.ts';
 import type { BranchId } from '../domain/ids.ts';
 import { type BranchView, bumpConfigGeneration, lockBranchConfig } from '../store/branches.ts';
-import { createCall } from '../store/calls.ts';
+import { createCall, unarchive } from '../store/calls.ts';
 import type { StoreTransaction } from '../store/connection.ts';
 import { findEndpointsOfBranch } from '../store/endpoints.ts';
 import { lockLiveProject } from '../store/projects.ts';
@@ -18,7 +18,7 @@ export interface ConfigChange<T> {
 
 /**
  * Changes roles or databases of a branch and has the server of its read_write endpoint follow. A branch without one
- * holds the change until the next start.
+ * holds the change until the next start, but comes back from the archive.
  */
 export function changeBranchConfig<T>(
   context: ActionContext,
@@ -36,6 +36,7 @@ export function changeBranchConfig<T>(
     if (!changed) return { row, operations: [] };
     await bumpConfigGeneration(trx, branch.id);
     const endpoint = (await findEndpointsOfBranch(trx, branch.id))?.find(({ type }) => type === 'read_write');
-    return { row, operations: endpoint ? await createCall(trx, project.id, applyOperations(endpoint)) : [] };
+    const applied = endpoint ? await createCall(trx, project.id, applyOperations(endpoint)) : [];
+    return { row, operations: applied.length > 0 ? applied : await unarchive(trx, branch) };
   });
 }

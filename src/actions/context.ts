@@ -15,6 +15,8 @@ export interface InstallationFacts {
   readonly min_suspend_timeout_seconds: number;
   /** Of computes that were made for clients who look into the past. */
   readonly time_travel_timeout_seconds: number;
+  /** Branches can be archived. */
+  readonly object_storage: boolean;
   readonly default_pg_version: number;
   /** Postgres major version -> id of the distribution that new projects get. */
   readonly distributions: ReadonlyMap<number, string>;

@@ -57,7 +57,7 @@ export async function createBranch(
   project: AccessibleProject,
   request: BranchRequest,
 ): Promise<CreatedBranch> {
-  refuseWhatIsNotAvailable(request);
+  refuseWhatIsNotAvailable(context, request);
   const origin = await findOrigin(context, project, request.branch);
   const intents = endpointIntents(context, project, request.endpoints ?? []);
   await requireStorage(context, 'branch');
@@ -81,6 +81,7 @@ export async function createBranch(
       ...((await findEndpointsOfBranch(trx, branch.id)) ?? []).map((endpoint) =>
         endpointOperation('start_compute', endpoint),
       ),
+      ...(request.branch?.archived ? [archiveOperation(branch)] : []),
     ]);
     const endpoints = (await findEndpointsOfBranch(trx, branch.id)) ?? [];
     const { roles, databases, passwords } = config;
@@ -89,9 +90,14 @@ export async function createBranch(
 }
 
 /** Refused rather than ignored: the branch would not be what was asked for. */
-function refuseWhatIsNotAvailable({ branch, endpoints }: BranchRequest): void {
+function refuseWhatIsNotAvailable({ installation }: ActionContext, { branch, endpoints }: BranchRequest): void {
   const refuse = (feature: string) => new CoppiceError('not_available', { feature });
-  if (branch?.archived) throw refuse('an archived branch (archived)');
+  if (branch?.archived) {
+    if (!installation.object_storage) throw refuse('an archived branch (archived) without object storage');
+    const wrong = (field: string, problem: string) => new CoppiceError('invalid_request', { field, problem });
+    if (endpoints?.length) throw wrong('endpoints', 'an archived branch is made without endpoints');
+    if (branch.protected) throw wrong('branch.archived', 'a protected branch is not archived');
+  }
   if (branch?.init_source && !INIT_SOURCES.includes(branch.init_source)) {
     throw refuse(`a branch that begins otherwise (init_source ${branch.init_source})`);
   }
@@ -100,6 +106,12 @@ function refuseWhatIsNotAvailable({ branch, endpoints }: BranchRequest): void {
     throw new CoppiceError('invalid_request', { field: 'endpoints', problem });
   }
 }
+
+const archiveOperation = ({ id, timeline_id }: BranchView): NewOperation => ({
+  action: 'timeline_archive',
+  branch_id: id,
+  timeline_id,
+});
 
 const SCHEMA_ONLY = 'schema-only';
 const INIT_SOURCES = ['parent-data', SCHEMA_ONLY];

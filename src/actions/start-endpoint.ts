@@ -30,7 +30,10 @@ function planStart(endpoint: EndpointView | undefined): StartPlan {
  *
  * @returns the operation to wait for; undefined when the compute runs
  */
-export async function ensureStart(context: ActionContext, id: EndpointId): Promise<OperationId | undefined> {
+export async function ensureStart(
+  context: Pick<ActionContext, 'store'>,
+  id: EndpointId,
+): Promise<OperationId | undefined> {
   // A look without locks first: it answers all but the first of many who ask at once.
   const endpoint = await findEndpoint(context.store, id);
   const plan = planStart(endpoint);
@@ -40,8 +43,9 @@ export async function ensureStart(context: ActionContext, id: EndpointId): Promi
     const locked = await findEndpoint(trx, id);
     const final = planStart(locked);
     if (final.do !== 'start') return final.do === 'join' ? final.operation_id : undefined;
-    const [operation] = await createCall(trx, endpoint!.project_id, [endpointOperation('start_compute', locked!)]);
-    return operation!.id;
+    const operations = await createCall(trx, endpoint!.project_id, [endpointOperation('start_compute', locked!)]);
+    // Bringing its branch back from the archive may come first.
+    return operations.at(-1)!.id;
   });
 }
 

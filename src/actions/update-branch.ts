@@ -1,8 +1,10 @@
 import { CoppiceError } from '../domain/errors.ts';
 import type { BranchId } from '../domain/ids.ts';
 import { type BranchView, findBranchIdByName, listChildren, updateBranch as writeBranch } from '../store/branches.ts';
+import { unarchive } from '../store/calls.ts';
 import type { StoreTransaction } from '../store/connection.ts';
 import { lockLiveProject } from '../store/projects.ts';
+import type { OperationRow } from '../store/schema.ts';
 import { type AccessibleProject, findBranchOf } from './access.ts';
 import { readExpiry } from './branch-expiry.ts';
 import type { ActionContext } from './context.ts';
@@ -14,13 +16,16 @@ export interface BranchChange {
   readonly expires_at?: string | null;
 }
 
-/** Renames a branch, protects it, or changes when it expires. Touches no server, so there are no operations. */
+/**
+ * Renames a branch, protects it, or changes when it expires. Touches no server; one that is protected comes back from the
+ * archive, where no protected branch is.
+ */
 export function updateBranch(
   context: ActionContext,
   project: AccessibleProject,
   id: BranchId,
   wanted: BranchChange,
-): Promise<BranchView> {
+): Promise<{ branch: BranchView; operations: OperationRow[] }> {
   return context.store.transaction().execute(async (trx) => {
     await lockLiveProject(trx, project.id);
     const branch = await findBranchOf(trx, project, id);
@@ -31,9 +36,10 @@ export function updateBranch(
     const protect = wanted.protected ?? branch.protected;
     const expiry = await expiryAfter(trx, branch, protect, wanted.expires_at);
     const same = name === branch.name && protect === branch.protected && wanted.expires_at === undefined;
-    if (same) return branch;
+    if (same) return { branch, operations: [] };
     await writeBranch(trx, id, { name, protected: protect, ...expiry });
-    return findBranchOf(trx, project, id);
+    const operations = protect ? await unarchive(trx, branch) : [];
+    return { branch: await findBranchOf(trx, project, id), operations };
   });
 }
 

@@ -304,6 +304,30 @@ export const ERRORS = {
     message: 'the storage pool is too full for a new {noun}: {free_bytes} bytes free, {reserve_bytes} kept in reserve',
     retry: 'after_change',
   },
+  object_storage_unreachable: {
+    status: 503,
+    code: '',
+    message: 'object storage cannot be reached: {reason}',
+    retry: 'safe',
+  },
+  object_storage_failed: {
+    status: 500,
+    code: '',
+    message: 'object storage does not give what is needed: {reason}',
+    retry: 'never',
+  },
+  branch_unarchiving: {
+    status: 423,
+    code: '',
+    message: 'the branch is being brought back from the archive, please try again; timeline_id:"{timeline_id}"',
+    retry: 'safe',
+  },
+  branch_not_unarchived: {
+    status: 503,
+    code: '',
+    message: 'the branch could not be brought back from the archive: {reason}',
+    retry: 'safe',
+  },
   unavailable: { status: 503, code: '', message: 'the service is not ready, please try again', retry: 'safe' },
   internal: {
     status: 500,

@@ -52,6 +52,9 @@ export const LIMITS = {
   authentication_timeout_ms: 15_000,
   /** A connection waits this long for its compute to wake. */
   wake_timeout_ms: 60_000,
+  /** One whose branch comes back from the archive is told so after the first time, and waits for the second. */
+  archive_notice_ms: 1_000,
+  archive_timeout_ms: 3_600_000,
   /** Attempts of one connection to reach its compute, each after a wake or a pause. */
   connect_attempts: 30,
   compute_login_timeout_ms: 15_000,

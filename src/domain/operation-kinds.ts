@@ -67,6 +67,18 @@ export const OPERATION_KINDS = {
     attempts: 20,
     deadline_ms: 600_000,
   },
+  timeline_archive: {
+    title: 'Timeline archive',
+    claims: { project: 'shared', timeline: 'exclusive' },
+    attempts: 5,
+    deadline_ms: 3_600_000,
+  },
+  timeline_unarchive: {
+    title: 'Timeline unarchive',
+    claims: { project: 'shared', timeline: 'exclusive' },
+    attempts: 6,
+    deadline_ms: 3_600_000,
+  },
   delete_tenant: { title: 'Delete tenant', claims: { project: 'exclusive' }, attempts: 20, deadline_ms: 600_000 },
 } as const satisfies Record<string, OperationKind>;
 
@@ -82,6 +94,13 @@ export const OPERATION_STATUSES = [
   'skipped',
 ] as const;
 export type OperationStatus = (typeof OPERATION_STATUSES)[number];
+
+/** What cannot be done to a timeline that is in object storage alone: it is brought back first. */
+export const NEEDS_VOLUME: ReadonlySet<OperationAction> = new Set<OperationAction>([
+  'create_branch',
+  'start_compute',
+  'apply_config',
+]);
 
 /** Statuses in which an operation holds its claims. `failed` does not: it waits for a person or a later event. */
 export const UNFINISHED_STATUSES = ['scheduling', 'running', 'cancelling'] as const;

@@ -93,7 +93,8 @@ const READERS: Record<SettingType, Reader> = {
     throw new UnreadableValue('is not a Postgres address; give one such as postgres://user@host/database');
   },
   region: readMatching(/^[a-z0-9-]{1,60}$/, 'is not a region; give up to 60 lower-case letters, digits and hyphens'),
-  seconds: (text) => readInteger(text, 1, LIMITS.suspend_timeout_seconds_max, 'a number of seconds'),
+  seconds: (text, { allowed_max = LIMITS.suspend_timeout_seconds_max }) =>
+    readInteger(text, 1, allowed_max, 'a number of seconds'),
   size: readSize,
   web_address: (text) => {
     const url = /^https?:\/\/./.test(text) && URL.canParse(text) ? new URL(text) : undefined;
@@ -128,10 +129,16 @@ function pairProblems(values: Record<string, unknown>): string[] {
   for (const [one, other] of [
     ['tls_cert', 'tls_key'],
     ['tls_key', 'tls_cert'],
+    ['archive_branches_min_age_seconds', 'archive_branches_after_seconds'],
   ] as const) {
     if (values[one] !== undefined && values[other] === undefined) {
       problems.push(`${settingFlag(one)} is given without ${settingFlag(other)}; give both or neither`);
     }
+  }
+  if (values.archive_branches_after_seconds !== undefined && values.objects === undefined) {
+    problems.push(
+      `${settingFlag('archive_branches_after_seconds')} is given without ${settingFlag('objects')}; say where branches are to be archived`,
+    );
   }
   return problems;
 }

@@ -44,6 +44,8 @@ export interface Setting {
   readonly default_text?: string;
   /** Of `choice` and `choice_list`. */
   readonly allowed?: readonly string[];
+  /** Of `seconds`, where more than a week is allowed. */
+  readonly allowed_max?: number;
   /** The value never reaches a log, a message or an error. */
   readonly secret?: true;
 }
@@ -189,6 +191,19 @@ export const SETTINGS = {
     description: 'Leave computes running when Coppice stops; the next start takes them over.',
   },
   log_level: {
+  archive_branches_after_seconds: {
+    type: 'seconds',
+    default_text: 'never',
+    allowed_max: 315_360_000,
+    description:
+      'A branch that nobody has touched for so long is moved to object storage as a whole, and brought back when it is needed.',
+  },
+  archive_branches_min_age_seconds: {
+    type: 'seconds',
+    default_text: 'none',
+    allowed_max: 315_360_000,
+    description: 'Branches that are younger are not archived.',
+  },
     type: 'choice',
     allowed: ['debug', 'info', 'warn', 'error'],
     default: 'info',

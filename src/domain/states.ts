@@ -17,12 +17,28 @@ export function endpointState(
   return pending_state ? { current_state, pending_state } : { current_state };
 }
 
+/** What decides the state of a branch. */
+export interface BranchFacts {
+  readonly ready_at: Date | null;
+  readonly deleted: boolean;
+  readonly restoring: boolean;
+  readonly archived: boolean;
+  readonly archive_pending: 'timeline_archive' | 'timeline_unarchive' | null;
+}
+
 /** The branch's state as shown. A timeline is ready once its volume stands; a restore makes another one. */
-export function branchState(branch: { ready_at: Date | null; deleted: boolean; restoring: boolean }): {
-  current_state: 'init' | 'resetting' | 'ready';
-  pending_state?: 'ready' | 'storage_deleted';
+export function branchState(branch: BranchFacts): {
+  current_state: 'init' | 'resetting' | 'ready' | 'archived';
+  pending_state?: 'ready' | 'archived' | 'storage_deleted';
 } {
-  const current_state = branch.restoring ? 'resetting' : branch.ready_at ? 'ready' : 'init';
+  const present = branch.archived ? 'archived' : branch.ready_at ? 'ready' : 'init';
+  const current_state = branch.restoring ? 'resetting' : present;
   if (branch.deleted) return { current_state, pending_state: 'storage_deleted' };
-  return current_state === 'ready' ? { current_state } : { current_state, pending_state: 'ready' };
+  const pending_state = pendingState(branch, current_state);
+  return pending_state === current_state ? { current_state } : { current_state, pending_state };
+}
+
+function pendingState({ archive_pending }: BranchFacts, current_state: string): 'ready' | 'archived' {
+  if (archive_pending) return archive_pending === 'timeline_archive' ? 'archived' : 'ready';
+  return current_state === 'archived' ? 'archived' : 'ready';
 }

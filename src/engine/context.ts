@@ -25,6 +25,8 @@ export interface EngineContext {
   readonly archive: ArchiveDriver;
   /** What outlives this machine's disk; undefined where none was given. */
   readonly objects: ObjectStore | undefined;
+  /** Branches untouched for `after_ms`, and older than `min_age_ms`, are archived; undefined: none are. */
+  readonly archive_branches: { readonly after_ms: number | undefined; readonly min_age_ms: number };
   /** How often everything in the archives is compared with its checksums. */
   readonly archive_check_interval_ms: number;
   /** When a running server is due for a snapshot: after so much log, or after so long when it wrote at all. */

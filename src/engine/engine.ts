@@ -2,6 +2,7 @@ import type pg from 'pg';
 import type { Change } from '../store/changes.ts';
 import { createCancellations } from './cancellations.ts';
 import { adoptComputes } from './chores/adopt.ts';
+import { archiveUnused, removeUnneeded } from './chores/archive-branches.ts';
 import { checkArchives, takeInAll, takeInRunning, tendArchives } from './chores/archives.ts';
 import { availability } from './chores/availability.ts';
 import { removeEphemeralBranches } from './chores/ephemeral.ts';
@@ -26,20 +27,24 @@ import { deleteTenant } from './operations/delete-tenant.ts';
 import { deleteTimeline } from './operations/delete-timeline.ts';
 import { startCompute } from './operations/start-compute.ts';
 import { suspendCompute } from './operations/suspend-compute.ts';
-import type { OperationRunners } from './run-call.ts';
-
+import { timelineArchive } from './operations/timeline-archive.ts';
+import { timelineUnarchive } from './operations/timeline-unarchive.ts';
 const RUNNERS: OperationRunners = {
   create_timeline: createTimeline,
+import type { OperationRunners } from './run-call.ts';
+
   create_branch: createBranch,
   start_compute: startCompute,
   suspend_compute: suspendCompute,
   apply_config: applyConfig,
   apply_schema_from_branch: applySchemaFromBranch,
   apply_storage_config: applyStorageConfig,
-  delete_timeline: deleteTimeline,
-  delete_tenant: deleteTenant,
+  timeline_archive: timelineArchive,
+  timeline_unarchive: timelineUnarchive,
 };
 
+  delete_timeline: deleteTimeline,
+  delete_tenant: deleteTenant,
 export interface Engine {
   /** Hears of changes in the store. */
   hear(change: Change): void;
@@ -83,6 +88,10 @@ export async function startEngine(
   ];
   return {
     hear: ({ noun, id }) => {
+    startLoop({ name: 'archive_branches', interval_ms: archiveIntervalMs(ctx), logger }, () =>
+      archiveUnused(ctx, new Date()),
+    ),
+    startLoop({ name: 'stored', interval_ms: 15_000, logger }, () => removeUnneeded(ctx)),
       if (noun === 'operation') cancellations.hear(id);
       for (const loop of loops) loop.hear();
     },
@@ -95,3 +104,7 @@ export async function startEngine(
     },
   };
 }
+
+/** A branch is archived at most a quarter of the time too late, or a minute. */
+const archiveIntervalMs = ({ archive_branches: { after_ms = 60_000 } }: EngineContext): number =>
+  Math.min(60_000, Math.max(1_000, after_ms / 4));

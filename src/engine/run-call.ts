@@ -8,9 +8,9 @@ import {
   beginNextOperation,
   endOperation,
   failOperation,
+  findPlannedBranches,
   findWaitingCalls,
   finishCall,
-  findPlannedBranches,
   postponeOperation,
   takeCall,
 } from '../store/runs.ts';

@@ -56,6 +56,8 @@ export interface Waker {
   dial(id: EndpointId): Promise<Duplex | undefined>;
   /** Resolves once the endpoint's compute accepts connections. Wakes of one endpoint are one start. Throws WakeError. */
   wake(id: EndpointId, signal: AbortSignal): Promise<void>;
+  /** Whether the branch of an endpoint is being brought back from the archive, which may take long. */
+  comesFromArchive(id: EndpointId): Promise<boolean>;
   /**
    * The endpoint of a read-only copy of a branch as it was at a point. It is made now, or shared with others who are
    * there; its compute may still have to be woken. Throws WakeError, with the bounds of the history for a point outside.

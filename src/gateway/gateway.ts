@@ -43,6 +43,8 @@ export type GatewayLimits = {
     | 'handshake_timeout_ms'
     | 'authentication_timeout_ms'
     | 'wake_timeout_ms'
+    | 'archive_notice_ms'
+    | 'archive_timeout_ms'
     | 'half_close_timeout_ms'
     | 'flush_timeout_ms'
     | 'linger_timeout_ms'

@@ -1,7 +1,12 @@
 import { isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { BranchId, EndpointId } from '../domain/ids.ts';
-import { authenticationOk, backendKeyData, negotiateProtocolVersion } from '../wire/backend-messages.ts';
+import {
+  authenticationOk,
+  backendKeyData,
+  negotiateProtocolVersion,
+  noticeResponse,
+} from '../wire/backend-messages.ts';
 import type { CancelKeys, IssuedKey } from '../wire/cancel-keys.ts';
 import { parseReplication } from '../wire/replication.ts';
 import { ReplicationFilter } from '../wire/replication-filter.ts';
@@ -33,6 +38,8 @@ export interface ConnectionContext extends AuthenticationContext {
     readonly handshake_timeout_ms: number;
     readonly authentication_timeout_ms: number;
     readonly wake_timeout_ms: number;
+    readonly archive_notice_ms: number;
+    readonly archive_timeout_ms: number;
   };
   readonly raw_splice: boolean;
   /** Aborts when the gateway stops. */
@@ -168,12 +175,13 @@ async function reachCompute(
   context: ConnectionContext,
 ): Promise<{ compute: ComputeSession; endpoint_id: EndpointId }> {
   const late = new AbortController();
-  const timer = setTimeout(() => late.abort(refusals.wakeTimeout()), context.timeouts.wake_timeout_ms);
+  const patience = wakePatience(late, context.timeouts.wake_timeout_ms);
   const signal = AbortSignal.any([context.stopping, channel.gone, late.signal]);
   try {
     const times = record;
     const entry =
       'point' in destination ? await travel({ ...destination, user, times }, context.waker, signal) : destination;
+    using _told = tellOfArchive(channel, entry.endpoint_id, patience, context);
     const compute = await connectCompute({ entry, parameters, keys, times }, context.waker, signal);
     return { compute, endpoint_id: entry.endpoint_id };
   } catch (error) {
@@ -183,8 +191,50 @@ async function reachCompute(
     }
     throw error;
   } finally {
-    clearTimeout(timer);
+    patience.end();
   }
+}
+
+interface Patience {
+  extend(timeout_ms: number): void;
+  end(): void;
+}
+
+/** Aborts when the time is over that a client waits for its compute. */
+function wakePatience(late: AbortController, timeout_ms: number): Patience {
+  const start = (ms: number) => setTimeout(() => late.abort(refusals.wakeTimeout()), ms);
+  let timer = start(timeout_ms);
+  return {
+    extend: (ms) => {
+      clearTimeout(timer);
+      timer = start(ms);
+    },
+    end: () => clearTimeout(timer),
+  };
+}
+
+/** A client whose branch comes back from the archive hears why it waits, unless that is done soon; and waits longer. */
+function tellOfArchive(
+  channel: ByteChannel,
+  id: EndpointId,
+  patience: Patience,
+  { waker, timeouts }: ConnectionContext,
+): Disposable {
+  let over = false;
+  const tell = async () => {
+    const comes = await waker.comesFromArchive(id).catch(() => false);
+    if (over || !comes || channel.gone.aborted) return;
+    patience.extend(timeouts.archive_timeout_ms);
+    const message = 'the branch is being brought back from the archive; this may take a while';
+    channel.write(noticeResponse({ severity: 'NOTICE', code: '00000', message }));
+  };
+  const timer = setTimeout(() => void tell(), timeouts.archive_notice_ms);
+  return {
+    [Symbol.dispose]: () => {
+      over = true;
+      clearTimeout(timer);
+    },
+  };
 }
 
 async function joinCompute(

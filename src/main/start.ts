@@ -191,6 +191,7 @@ async function installationContext({
       time_travel_timeout_seconds: settings.time_travel_timeout_seconds,
       default_pg_version,
       distributions: newest,
+      object_storage: settings.objects !== undefined,
       uid_base: projectUidBase,
     },
   };
@@ -208,10 +209,14 @@ function engineContextOf(
     store: observed.store,
     compute: driver,
     ...given,
-    archive_check_interval_ms: settings.archive_check_interval_seconds * 1000,
-    snapshots: {
+    archive_branches: {
+      after_ms: milliseconds(settings.archive_branches_after_seconds),
+      min_age_ms: milliseconds(settings.archive_branches_min_age_seconds) ?? 0,
+    },
       wal_bytes: settings.snapshot_wal_bytes,
       interval_ms: settings.snapshot_interval_seconds * 1000,
+    archive_check_interval_ms: settings.archive_check_interval_seconds * 1000,
+    snapshots: {
     },
     distributions: new Map(
       distributions.map(({ id, root, major, share }) => {
@@ -230,6 +235,8 @@ function engineContextOf(
 function listen({ connection }: Foundation, front: Front, engine: Engine | undefined): Promise<ChangeListener> {
   return listenForChanges(connection, {
     onChange: (change) => {
+const milliseconds = (seconds: number | undefined): number | undefined => seconds && seconds * 1000;
+
       front.hear(change);
       engine?.hear(change);
     },

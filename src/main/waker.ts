@@ -6,7 +6,7 @@ import type { EndpointId, OperationId } from '../domain/ids.ts';
 import type { ComputeDriver } from '../drivers/compute/contract.ts';
 import { WakeError, type Waker } from '../gateway/contract.ts';
 import type { Change } from '../store/changes.ts';
-import { findStartProgress } from '../store/directory.ts';
+import { findStartProgress, isEndpointArchived, type StartProgress } from '../store/directory.ts';
 import type { CachedDirectory } from './directory.ts';
 import { createNews } from './news.ts';
 
@@ -57,12 +57,7 @@ export function createWaker(
       const progress = await findStartProgress(ctx.store, operation);
       if (!progress) throw new WakeError('08004', 'the endpoint was deleted while it was being started');
       if (progress.running || progress.status === 'finished') return;
-      if (progress.status === 'failed') {
-        throw new WakeError(CANNOT_CONNECT_NOW, `the compute could not be started; operation_id:"${operation}"`);
-      }
-      if (progress.status === 'cancelled' || progress.status === 'skipped') {
-        throw new WakeError(CANNOT_CONNECT_NOW, `the start of the compute was ${progress.status}`);
-      }
+      refuseEnded(progress, operation);
       await next;
     }
   };
@@ -89,6 +84,7 @@ export function createWaker(
         await untilAborted(next, signal);
       }
     },
+    comesFromArchive: (id) => isEndpointArchived(ctx.store, id),
     travel: (branch_id, { kind, text }, role) =>
       travelToPoint(ctx, branch_id, { [kind]: text }, role).catch((error) => {
         if (!(error instanceof CoppiceError)) throw error;
@@ -96,6 +92,17 @@ export function createWaker(
       }),
     hear: ({ id }) => news.hear(id),
   };
+}
+
+/** Throws when the start will never bring the server up. */
+function refuseEnded({ status, archive_error }: StartProgress, operation: OperationId): void {
+  if (status === 'failed') {
+    throw new WakeError(CANNOT_CONNECT_NOW, `the compute could not be started; operation_id:"${operation}"`);
+  }
+  if (archive_error) throw new WakeError(CANNOT_CONNECT_NOW, `the branch stays in the archive: ${archive_error}`);
+  if (status === 'cancelled' || status === 'skipped') {
+    throw new WakeError(CANNOT_CONNECT_NOW, `the start of the compute was ${status}`);
+  }
 }
 
 async function requestStart(ctx: ActionContext, id: EndpointId): Promise<OperationId | undefined> {

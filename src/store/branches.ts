@@ -11,6 +11,11 @@ export interface BranchView extends BranchRow {
   readonly ready_at: Date | null;
   /** It is being restored, or is to keep what the branch was that is being restored. */
   readonly in_restore: boolean;
+  /** Since when its timeline is in object storage alone. */
+  readonly archived_at: Date | null;
+  readonly unarchived_at: Date | null;
+  /** What is under way to or from the archive, the last of it. */
+  readonly archive_pending: 'timeline_archive' | 'timeline_unarchive' | null;
   readonly logical_size_bytes: number | null;
   /** The distribution that its volume is pinned to. */
   readonly distribution_id: string;
@@ -44,6 +49,14 @@ const IS_PRESERVED_SOON = sql<boolean>`exists (
 /** Passing copies for clients who look into the past are none of the branches that anybody sees. */
 const LASTING = sql<boolean>`branches.ephemeral_of is null`;
 
+const ARCHIVE_PENDING = sql<'timeline_archive' | 'timeline_unarchive' | null>`(
+  select operations.action from operations
+  where operations.project_id = branches.project_id and operations.timeline_id = branches.timeline_id
+    and operations.status in ('scheduling', 'running')
+    and operations.action in ('timeline_archive', 'timeline_unarchive')
+  order by operations.created_at desc limit 1
+)`;
+
 function branchViews(store: Store) {
   return store
     .selectFrom('branches')
@@ -51,6 +64,7 @@ function branchViews(store: Store) {
     .leftJoin('users', 'users.id', 'branches.created_by')
     .selectAll('branches')
     .select(['timelines.logical_size_bytes', 'timelines.distribution_id'])
+    .select(['timelines.archived_at', 'timelines.unarchived_at', ARCHIVE_PENDING.as('archive_pending')])
     .select(sql<Date | null>`case when not ${IS_PRESERVED_SOON} then timelines.ready_at end`.as('ready_at'))
     .select(sql<boolean>`branches.previous_timeline_id is not null or ${IS_PRESERVED_SOON}`.as('in_restore'))
     .select(sql<string | null>`coalesce(nullif(users.name, ''), users.email)`.as('creator'))

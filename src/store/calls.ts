@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { CoppiceError } from '../domain/errors.ts';
-import type { CallId } from '../domain/ids.ts';
+import type { BranchId, CallId, ProjectId, TimelineId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
-import { claimKeys, type OperationAction } from '../domain/operation-kinds.ts';
+import { claimKeys, NEEDS_VOLUME, type OperationAction } from '../domain/operation-kinds.ts';
+import { type ArchivedBranch, findArchivedBranches } from './archived-timelines.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { OperationRow } from './schema.ts';
 
@@ -20,16 +21,29 @@ export interface NewOperation {
 /** The task that carries a call; its payload is `{ call_id }`. */
 export const RUN_CALL_TASK = 'run_call';
 
+/** What was found behind the lock. */
+interface LockedProject {
+  /** Calls that have not ended. */
+  readonly unfinished: number;
+  /** Something of it is archived, or is about to be. */
+  readonly archives: boolean;
+  /** The first free time of creation, as text since a Date would lose the microseconds. */
+  readonly start: string;
+}
+
 /**
- * Locks the project and tells how many of its calls are unfinished and the first free time of creation, as text since
- * a Date would lose the microseconds. Whoever writes a call holds this lock until it commits, so the calls of one
- * project have one order, and operations have distinct times: a time is a cursor.
+ * Locks the project. Whoever writes a call holds this lock until it commits, so the calls of one project have one order,
+ * and operations have distinct times: a time is a cursor.
  */
-async function lockProject(trx: StoreTransaction, projectId: string): Promise<{ unfinished: number; start: string }> {
+async function lockProject(trx: StoreTransaction, projectId: string): Promise<LockedProject> {
   await sql`select from projects where id = ${projectId} for no key update`.execute(trx);
-  const { rows } = await sql<{ unfinished: number; start: string }>`
+  const { rows } = await sql<LockedProject>`
     select
       (select count(*) from calls where project_id = ${projectId} and finished_at is null) as unfinished,
+      exists (select from timelines where project_id = ${projectId} and archived_at is not null) or exists (
+        select from operations where project_id = ${projectId} and action = 'timeline_archive'
+          and status in ('scheduling', 'running', 'cancelling')
+      ) as archives,
       greatest(
         clock_timestamp(),
         (select max(created_at) from operations where project_id = ${projectId}) + interval '1 microsecond'
@@ -39,7 +53,8 @@ async function lockProject(trx: StoreTransaction, projectId: string): Promise<{ 
 
 /**
  * Writes a call with its operations, the first as `running`, and enqueues the job that runs them in order. Belongs in
- * the transaction that writes the intent. Refuses with 423 when too much of the project is unfinished.
+ * the transaction that writes the intent. Refuses with 423 when too much of the project is unfinished. Whatever needs an
+ * archived branch brings it back first, and its ancestors meanwhile; what was to be archived is not.
  *
  * @param run_at earliest time of the first attempt
  */
@@ -50,9 +65,64 @@ export async function createCall(
   { run_at }: { run_at?: Date } = {},
 ): Promise<OperationRow[]> {
   if (operations.length === 0) return [];
-  const { unfinished, start } = await lockProject(trx, projectId);
-  if (unfinished >= LIMITS.unfinished_calls_per_project) throw new CoppiceError('operations_running');
+  const locked = await lockProject(trx, projectId);
+  const first = locked.archives ? await bringBack(trx, projectId, neededBy(operations)) : [];
+  if (first.length === 0) return insertCall(trx, locked, projectId, operations, run_at);
+  return insertCall(trx, await lockProject(trx, projectId), projectId, [...first, ...operations], run_at);
+}
 
+/**
+ * Brings the branch of a timeline back that is archived or about to be, and its ancestors; no operations where that is not
+ * so.
+ */
+export async function unarchive(
+  trx: StoreTransaction,
+  { timeline_id, project_id }: { readonly timeline_id: TimelineId; readonly project_id: ProjectId },
+): Promise<OperationRow[]> {
+  const { archives } = await lockProject(trx, project_id);
+  const first = archives ? await bringBack(trx, project_id, { timeline_ids: [timeline_id], branch_ids: [] }) : [];
+  return first.length > 0 ? insertCall(trx, await lockProject(trx, project_id), project_id, first) : [];
+}
+
+function neededBy(operations: readonly NewOperation[]): { timeline_ids: TimelineId[]; branch_ids: BranchId[] } {
+  const needy = operations.filter(({ action }) => NEEDS_VOLUME.has(action));
+  return {
+    timeline_ids: needy.flatMap(({ timeline_id, source_timeline_id }) =>
+      [timeline_id, source_timeline_id].filter((id) => id !== undefined),
+    ),
+    // A replica claims no timeline, and is made from one all the same.
+    branch_ids: needy.flatMap(({ branch_id, endpoint_id }) => (branch_id && endpoint_id ? [branch_id] : [])),
+  };
+}
+
+/** Returns what must run first. Ancestors come back by calls of their own: nobody need wait for them. */
+async function bringBack(
+  trx: StoreTransaction,
+  projectId: ProjectId,
+  needed: { timeline_ids: TimelineId[]; branch_ids: BranchId[] },
+): Promise<NewOperation[]> {
+  const branches = await findArchivedBranches(trx, projectId, needed);
+  if (branches.length === 0) return [];
+  await cancelUnfinished(trx, { archived_timeline_ids: branches.map(({ timeline_id }) => timeline_id) });
+  const back = ({ id, timeline_id }: ArchivedBranch): NewOperation => ({
+    action: 'timeline_unarchive',
+    branch_id: id,
+    timeline_id,
+  });
+  for (const ancestor of branches.filter(({ asked }) => !asked)) {
+    await insertCall(trx, await lockProject(trx, projectId), projectId, [back(ancestor)]);
+  }
+  return branches.filter(({ asked }) => asked).map(back);
+}
+
+async function insertCall(
+  trx: StoreTransaction,
+  { unfinished, start }: LockedProject,
+  projectId: ProjectId,
+  operations: readonly NewOperation[],
+  run_at?: Date,
+): Promise<OperationRow[]> {
+  if (unfinished >= LIMITS.unfinished_calls_per_project) throw new CoppiceError('operations_running');
   const call_id = randomUUID();
   await trx
     .insertInto('calls')
@@ -97,13 +167,21 @@ interface CancelScope {
   readonly branch_id?: string;
   readonly endpoint_id?: string;
   readonly timeline_id?: string;
+  /** Only their archiving. */
+  readonly archived_timeline_ids?: readonly string[];
 }
 
-/** Unfinished operations on it. A snapshot that was asked for is made even when its branch goes. */
+/**
+ * Unfinished operations on it. A snapshot that was asked for is made even when its branch goes, and what is brought back
+ * may be needed by others, too.
+ */
 const inScope = (scope: CancelScope) => sql<boolean>`(
   operations.status in ('scheduling', 'running')
   and (operations.project_id = ${scope.project_id ?? null}
     or operations.branch_id = ${scope.branch_id ?? null} and operations.arguments->>'snapshot_id' is null
+      and operations.action <> 'timeline_unarchive'
+    or operations.action = 'timeline_archive'
+      and operations.timeline_id = any(${scope.archived_timeline_ids ?? []}::uuid[])
     or operations.endpoint_id = ${scope.endpoint_id ?? null}
     or operations.timeline_id = ${scope.timeline_id ?? null}::uuid)
 )`;

@@ -101,15 +101,30 @@ export interface StartProgress {
   readonly error: string | null;
   /** The operation has begun, and its endpoint's server runs. */
   readonly running: boolean;
+  /** Why it never began: its branch did not come back from the archive. */
+  readonly archive_error: string | null;
 }
 
 export async function findStartProgress(store: Store, operationId: OperationId): Promise<StartProgress | undefined> {
   const { rows } = await sql<StartProgress>`
     select operations.status, operations.error,
       operations.started_at is not null and endpoints.observed_state = 'running'
-        and endpoints.serves_timeline_id = coalesce(operations.timeline_id, branches.timeline_id) as running
+        and endpoints.serves_timeline_id = coalesce(operations.timeline_id, branches.timeline_id) as running,
+      case when operations.status = 'cancelled' then (
+        select coalesce(earlier.error, '') from operations earlier where earlier.call_id = operations.call_id
+          and earlier.action = 'timeline_unarchive' and earlier.status = 'failed' limit 1
+      ) end as archive_error
     from operations join endpoints on endpoints.id = operations.endpoint_id
     join branches on branches.id = endpoints.branch_id
     where operations.id = ${operationId}`.execute(store);
   return rows[0];
+}
+
+/** Whether the branch of an endpoint is in the archive. */
+export async function isEndpointArchived(store: Store, id: EndpointId): Promise<boolean> {
+  const { rows } = await sql`
+    select from endpoints join branches on branches.id = endpoints.branch_id
+    join timelines on timelines.id = branches.timeline_id
+    where endpoints.id = ${id} and timelines.archived_at is not null`.execute(store);
+  return rows.length > 0;
 }

@@ -137,3 +137,14 @@ export async function findCallsWithoutJob(store: Store): Promise<{ id: CallId; r
     order by calls.seq limit 1000`.execute(store);
   return rows;
 }
+
+/** What a call has yet to make branches of. */
+export function findPlannedBranches(trx: StoreTransaction, callId: CallId): Promise<OperationRow[]> {
+  return trx
+    .selectFrom('operations')
+    .selectAll()
+    .where('call_id', '=', callId)
+    .where('action', '=', 'create_branch')
+    .where('status', '=', 'scheduling')
+    .execute();
+}

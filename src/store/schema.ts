@@ -103,6 +103,9 @@ export interface TimelinesTable {
   head_lsn: string | null;
   head_at: OptionalTime;
   archive_checked_at: OptionalTime;
+  stored_at: OptionalTime;
+  archived_at: OptionalTime;
+  unarchived_at: OptionalTime;
 }
 
 export interface TimelineSnapshotsTable {
@@ -122,7 +125,7 @@ export interface TimelineSnapshotsTable {
 export interface HistoryDamagesTable {
   id: Big;
   timeline_id: string;
-  kind: 'missing_segment' | 'wrong_header' | 'wrong_checksum' | 'missing_snapshot';
+  kind: 'missing_segment' | 'wrong_header' | 'wrong_checksum' | 'missing_snapshot' | 'damaged_object';
   object: string;
   detail: string;
   found_at: Time;

@@ -11,13 +11,18 @@ export interface ErrorFields {
   readonly hint?: string;
 }
 
-export function errorResponse({ severity, code, message: text, detail, hint }: ErrorFields): Buffer {
+export const errorResponse = (fields: ErrorFields): Buffer => message('E', fieldsBody(fields));
+
+/** May be sent at any time, before a session is ready, too. */
+export const noticeResponse = (fields: ErrorFields): Buffer => message('N', fieldsBody(fields));
+
+function fieldsBody({ severity, code, message: text, detail, hint }: ErrorFields): Buffer {
   const parts = [`S${severity}`, `V${severity}`, `C${code}`, `M${text}`];
   if (detail !== undefined) parts.push(`D${detail}`);
   if (hint !== undefined) parts.push(`H${hint}`);
   // A zero inside a text would end its field early.
   const body = parts.map((part) => `${part.replaceAll('\0', '')}\0`).join('');
-  return message('E', Buffer.from(`${body}\0`, 'utf8'));
+  return Buffer.from(`${body}\0`, 'utf8');
 }
 
 /** The fields of an ErrorResponse or NoticeResponse; tolerant, since it may come from any server version. */

@@ -51,6 +51,7 @@ const INSTALLATION: InstallationFacts = {
   domain_resolves: true,
   min_suspend_timeout_seconds: 60,
   time_travel_timeout_seconds: 30,
+  object_storage: true,
   default_pg_version: 17,
   distributions: new Map([
     [16, 'test-16'],

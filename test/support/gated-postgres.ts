@@ -33,6 +33,8 @@ export interface TestWaker extends Waker {
   wakes: number;
   /** Replaces the real start. */
   onWake: (signal: AbortSignal) => Promise<void>;
+  /** Whether the branch is said to come back from the archive. */
+  archived: boolean;
   /** Who asked to go where, in order. */
   readonly journeys: { readonly point: PointText; readonly role: string }[];
   /** Replaces the making of a copy: whoever travels stays in the present. */
@@ -200,6 +202,8 @@ function createWaker(postmaster: Postmaster): TestWaker {
       waker.wakes++;
       await waker.onWake(signal);
     },
+    archived: false,
+    comesFromArchive: async () => waker.archived,
     journeys: [],
     onTravel: () => Promise.resolve(),
     travel: async (id, point, role) => {

@@ -76,6 +76,10 @@ export async function finishOperations(api: TestApi, project_id: string): Promis
       await store.updateTable('timelines').set({ ready_at: now }).where('id', '=', timeline_id).execute();
       await store.transaction().execute((trx) => finishRestore(trx, { project_id, branch_id, timeline_id }));
     }
+    if (action === 'timeline_archive' || action === 'timeline_unarchive') {
+      const archived_at = action === 'timeline_archive' ? now : null;
+      await store.updateTable('timelines').set({ archived_at }).where('id', '=', timeline_id).execute();
+    }
     if (action === 'start_compute' || action === 'suspend_compute') {
       await observeEndpoint(api, endpoint_id!, action === 'start_compute' ? 'running' : 'stopped');
     }

@@ -61,8 +61,8 @@ const changes = [
     summary: 'Renames or protects a branch, or changes when it expires',
     schema: { params: BranchParams, body: BranchUpdate, response: { 200: BranchOperations } },
     handle: async ({ context, project, params, body }) => {
-      const branch = await updateBranch(context, project, params.branch_id, body.branch);
-      return reply(200, { branch: serializeBranch(branch), operations: [] });
+      const { branch, operations } = await updateBranch(context, project, params.branch_id, body.branch);
+      return reply(200, { branch: serializeBranch(branch), operations: operations.map(serializeOperation) });
     },
   }),
   route({
@@ -72,8 +72,8 @@ const changes = [
     summary: "Makes a branch the project's default one",
     schema: { params: BranchParams, response: { 200: BranchOperations } },
     handle: async ({ context, project, params }) => {
-      const branch = await setDefaultBranch(context, project, params.branch_id);
-      return reply(200, { branch: serializeBranch(branch), operations: [] });
+      const { branch, operations } = await setDefaultBranch(context, project, params.branch_id);
+      return reply(200, { branch: serializeBranch(branch), operations: operations.map(serializeOperation) });
     },
   }),
   route({

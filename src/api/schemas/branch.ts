@@ -7,7 +7,7 @@ import { Id, inProject, Name, Timestamp } from './fields.ts';
 import { Operations } from './operation.ts';
 import { Role } from './role.ts';
 
-const State = Type.String({ enum: ['init', 'resetting', 'ready', 'storage_deleted'] });
+const State = Type.String({ enum: ['init', 'resetting', 'ready', 'archived', 'storage_deleted'] });
 const Moment = Type.String({ format: 'date-time' });
 
 export const Branch = Type.Object({

@@ -3,8 +3,10 @@ import type { BranchView } from '../../store/branches.ts';
 import type { Branch, BranchAnnotation } from '../schemas/branch.ts';
 import { optionalTimestamp, timestamp } from './timestamp.ts';
 
-/** A branch as the API shows it. Its state changed last when its volume stood, when a
- * restore began, or when it was deleted. */
+/**
+ * A branch as the API shows it. Its state changed last when its volume stood, when it went to the archive or came from it,
+ * when a restore began, or when it was deleted.
+ */
 export function serializeBranch(row: BranchView): Branch {
   const restoring = row.previous_timeline_id !== null;
   return {
@@ -14,8 +16,18 @@ export function serializeBranch(row: BranchView): Branch {
     parent_lsn: row.parent_lsn ?? undefined,
     parent_timestamp: optionalTimestamp(row.parent_timestamp),
     name: row.name,
-    ...branchState({ ready_at: row.ready_at, deleted: row.deleted_at !== null, restoring }),
-    state_changed_at: timestamp(row.deleted_at ?? row.ready_at ?? row.last_reset_at ?? row.created_at),
+    ...branchState({
+      ...{ ready_at: row.ready_at, deleted: row.deleted_at !== null, restoring },
+      ...{ archived: row.archived_at !== null, archive_pending: row.archive_pending },
+    }),
+    state_changed_at: timestamp(
+      row.deleted_at ??
+        row.archived_at ??
+        (row.ready_at && row.unarchived_at) ??
+        row.ready_at ??
+        row.last_reset_at ??
+        row.created_at,
+    ),
     logical_size: row.logical_size_bytes ?? undefined,
     creation_source: 'console',
     primary: row.is_default,

@@ -7,6 +7,7 @@ import { findProject, findTimeline } from '../../store/observations.ts';
 import type { TimelineRow } from '../../store/schema.ts';
 import { findOldestSnapshot, findSnapshotBefore } from '../../store/timeline-snapshots.ts';
 import type { EngineContext } from '../context.ts';
+import { broughtBack } from './bring-back.ts';
 import { findHead } from './head.ts';
 import { openLog } from './log.ts';
 
@@ -25,7 +26,8 @@ interface Past {
 }
 
 async function resolve(ctx: EngineContext, timelineId: TimelineId, asked: AskedPoint): Promise<HistoryPoint> {
-  const timeline = await findTimeline(ctx.store, timelineId);
+  const known = await findTimeline(ctx.store, timelineId);
+  const timeline = known?.archived_at ? await broughtBack(ctx, known) : known;
   if (!timeline?.volume) throw new CoppiceError('branch_not_ready');
   const head = await findHead(ctx, timeline, 'lsn' in asked ? asked.lsn : undefined);
   const snapshot = await findOldestSnapshot(ctx.store, timelineId);

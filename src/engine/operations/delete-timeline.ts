@@ -1,8 +1,15 @@
 import type { TimelineId } from '../../domain/ids.ts';
-import { findPlacedEndpoints, findPlacedReplicas, observeTimelinePurged } from '../../store/observations.ts';
+import {
+  findPlacedEndpoints,
+  findPlacedReplicas,
+  findTimeline,
+  observeTimelinePurged,
+} from '../../store/observations.ts';
 import type { EngineContext } from '../context.ts';
 import { discardTimeline } from '../first-start.ts';
 import { deleteArchive } from '../history/retention.ts';
+import { removeStored } from '../objects/stored-timeline.ts';
+import { requireObjects, storingAlone, toldOfObjects } from '../objects/storing.ts';
 import type { RunOperation } from '../run-call.ts';
 import { discardSchemaSource } from '../schema-source.ts';
 import { removeCompute } from '../server.ts';
@@ -28,6 +35,9 @@ export async function purgeTimeline(ctx: EngineContext, id: TimelineId): Promise
   await discardTimeline(ctx, id);
   await discardSchemaSource(ctx, id);
   await deleteArchive(ctx, id);
+  if ((await findTimeline(ctx.store, id))?.stored_at) {
+    await storingAlone(ctx, id, () => toldOfObjects(() => removeStored(requireObjects(ctx), id)));
+  }
   stopPoint('delete_timeline:deleted');
   await observeTimelinePurged(ctx.store, id);
 }

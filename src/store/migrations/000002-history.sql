@@ -7,7 +7,13 @@ alter table timelines
   add column head_lsn text,
   add column head_at timestamptz,
   -- observed: when every file of its archive was last compared with its checksum
-  add column archive_checked_at timestamptz;
+  add column archive_checked_at timestamptz,
+  -- observed: since when something of it may be in object storage, since when it is there alone, and when it last came back
+  add column stored_at timestamptz,
+  add column archived_at timestamptz,
+  add column unarchived_at timestamptz;
+create index timelines_stored_idx on timelines (id) where stored_at is not null;
+create index timelines_archived_idx on timelines (project_id) where archived_at is not null;
 
 -- Frozen copies of a timeline's volume that the engine makes, to replay from. The row comes first, so that a copy whose
 -- making was interrupted is known and removed.
@@ -32,7 +38,7 @@ create index timeline_snapshots_timeline_id_idx on timeline_snapshots (timeline_
 create table history_damages (
   id bigint generated always as identity primary key,
   timeline_id uuid not null references timelines,
-  -- missing_segment, wrong_header, wrong_checksum, missing_snapshot
+  -- missing_segment, wrong_header, wrong_checksum, missing_snapshot, damaged_object
   kind text not null,
   -- the segment's or the snapshot's name
   object text not null,

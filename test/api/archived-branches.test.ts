@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { startTestApi, type TestApi } from '../support/api-server.ts';
+import { createReadyBranch, createSleepingProject, finishOperations, type TestProject } from '../support/project.ts';
+
+interface Shown {
+  readonly action: string;
+  readonly status: string;
+  readonly branch_id: string;
+}
+
+describe('archived branches', () => {
+  let api: TestApi;
+  let project: TestProject;
+  before(async () => {
+    api = await startTestApi();
+    project = await createSleepingProject(api);
+  });
+  after(() => api?.close());
+
+  const branches = () => `/projects/${project.id}/branches`;
+  const shown = async (id: string) => (await api.call('GET', `${branches()}/${id}`)).body.branch;
+  const archived = async (name: string, parent_id = project.branch_id) => {
+    const { branch } = await createReadyBranch(api, project, { name, parent_id, archived: true });
+    return branch.id as string;
+  };
+  /** Archives a branch that was ready, as the engine would have it seen. */
+  const archive = (id: string) =>
+    api.context.store
+      .updateTable('timelines')
+      .from('branches')
+      .set({ archived_at: new Date() })
+      .whereRef('branches.timeline_id', '=', 'timelines.id')
+      .where('branches.id', '=', id)
+      .execute();
+  const actions = (operations: Shown[]) => operations.map(({ action, branch_id }) => [action, branch_id]);
+  const unfinished = async (): Promise<Shown[]> => {
+    const { body } = await api.call('GET', `/projects/${project.id}/operations`);
+    return body.operations.filter(({ status }: Shown) => ['running', 'scheduling'].includes(status));
+  };
+
+  it('are made as such when asked for, without endpoints', async () => {
+    const { status, body } = await api.call('POST', branches(), { body: { branch: { name: 'old', archived: true } } });
+    assert.equal(status, 201);
+    assert.deepEqual(actions(body.operations), [
+      ['create_branch', body.branch.id],
+      ['timeline_archive', body.branch.id],
+    ]);
+    assert.equal((await shown(body.branch.id)).pending_state, 'archived');
+    await finishOperations(api, project.id);
+    const { current_state, pending_state } = await shown(body.branch.id);
+    assert.deepEqual([current_state, pending_state], ['archived', undefined]);
+    for (const wrong of [
+      { branch: { archived: true }, endpoints: [{ type: 'read_write' }] },
+      { branch: { archived: true, protected: true } },
+    ]) {
+      assert.equal((await api.call('POST', branches(), { body: wrong })).status, 400);
+    }
+  });
+
+  it('come back for a child, an endpoint, a role, or to be protected or the default', async () => {
+    const id = await archived('needed');
+    const path = `${branches()}/${id}`;
+    const calls: [string, string, unknown][] = [
+      ['POST', branches(), { branch: { parent_id: id } }],
+      ['POST', `/projects/${project.id}/endpoints`, { endpoint: { branch_id: id, type: 'read_only' } }],
+      ['POST', `/projects/${project.id}/endpoints`, { endpoint: { branch_id: id, type: 'read_write' } }],
+      ['POST', `${path}/roles`, { role: { name: 'another' } }],
+      ['PATCH', path, { branch: { protected: true } }],
+      ['POST', `${path}/set_as_default`, undefined],
+    ];
+    for (const [method, called, body] of calls) {
+      await archive(id);
+      const answer = await api.call(method, called, { body });
+      assert.ok(answer.status < 300, JSON.stringify(answer.body));
+      assert.deepEqual(actions(answer.body.operations)[0], ['timeline_unarchive', id], `${method} ${called}`);
+      assert.equal((await shown(id)).pending_state, 'ready');
+      await finishOperations(api, project.id);
+      assert.equal((await shown(id)).current_state, 'ready');
+    }
+    await api.call('POST', `${branches()}/${project.branch_id}/set_as_default`);
+  });
+
+  it('bring their ancestors back, by operations of their own', async () => {
+    const top = await archived('top');
+    const middle = (await createReadyBranch(api, project, { name: 'middle', parent_id: top })).branch.id;
+    const below = (await createReadyBranch(api, project, { name: 'below', parent_id: middle })).branch.id;
+    const beside = (await createReadyBranch(api, project, { name: 'beside', parent_id: middle })).branch.id;
+    for (const id of [beside, below, middle, top]) await archive(id);
+    const { body } = await api.call('POST', branches(), { body: { branch: { parent_id: below } } });
+    assert.deepEqual(actions(body.operations), [
+      ['timeline_unarchive', below],
+      ['create_branch', body.branch.id],
+    ]);
+    const all = (await unfinished()).filter(({ action }) => action === 'timeline_unarchive');
+    assert.deepEqual(all.map(({ branch_id }) => branch_id).sort(), [top, middle, below].sort());
+    await finishOperations(api, project.id);
+    assert.equal((await shown(beside)).current_state, 'archived');
+  });
+
+  it('are not archived when they are needed before', async () => {
+    const { body } = await api.call('POST', branches(), { body: { branch: { name: 'early', archived: true } } });
+    const { id } = body.branch;
+    const child = await api.call('POST', branches(), { body: { branch: { parent_id: id } } });
+    assert.equal(child.body.code, '', 'it is not ready yet');
+    await api.context.store
+      .updateTable('timelines')
+      .from('branches')
+      .set({ ready_at: new Date() })
+      .whereRef('branches.timeline_id', '=', 'timelines.id')
+      .where('branches.id', '=', id)
+      .execute();
+    assert.equal((await api.call('POST', branches(), { body: { branch: { parent_id: id } } })).status, 201);
+    const operations = await unfinished();
+    assert.equal(
+      operations.find(({ action }) => action === 'timeline_archive'),
+      undefined,
+    );
+    await finishOperations(api, project.id);
+  });
+
+  it('are deleted where they are', async () => {
+    const id = await archived('unloved');
+    const { status, body } = await api.call('DELETE', `${branches()}/${id}`);
+    assert.equal(status, 200);
+    assert.deepEqual(actions(body.operations), [['delete_timeline', id]]);
+    await finishOperations(api, project.id);
+  });
+});
+
+describe('a Coppice without object storage', () => {
+  it('refuses to make archived branches', async () => {
+    const api = await startTestApi({ installation: { object_storage: false } });
+    try {
+      const project = await createSleepingProject(api);
+      const { status, body } = await api.call('POST', `/projects/${project.id}/branches`, {
+        body: { branch: { archived: true } },
+      });
+      assert.equal(status, 501);
+      assert.match(body.message, /archived.*object storage/);
+    } finally {
+      await api.close();
+    }
+  });
+});
