@@ -185,12 +185,6 @@ export const SETTINGS = {
     default_text: '`$AWS_REGION`, else `us-east-1`',
     description: 'Region of the bucket.',
   },
-  keep_computes: {
-    type: 'boolean',
-    default: 'false',
-    description: 'Leave computes running when Coppice stops; the next start takes them over.',
-  },
-  log_level: {
   archive_branches_after_seconds: {
     type: 'seconds',
     default_text: 'never',
@@ -204,6 +198,12 @@ export const SETTINGS = {
     allowed_max: 315_360_000,
     description: 'Branches that are younger are not archived.',
   },
+  keep_computes: {
+    type: 'boolean',
+    default: 'false',
+    description: 'Leave computes running when Coppice stops; the next start takes them over.',
+  },
+  log_level: {
     type: 'choice',
     allowed: ['debug', 'info', 'warn', 'error'],
     default: 'info',

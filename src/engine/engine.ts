@@ -29,10 +29,10 @@ import { startCompute } from './operations/start-compute.ts';
 import { suspendCompute } from './operations/suspend-compute.ts';
 import { timelineArchive } from './operations/timeline-archive.ts';
 import { timelineUnarchive } from './operations/timeline-unarchive.ts';
-const RUNNERS: OperationRunners = {
-  create_timeline: createTimeline,
 import type { OperationRunners } from './run-call.ts';
 
+const RUNNERS: OperationRunners = {
+  create_timeline: createTimeline,
   create_branch: createBranch,
   start_compute: startCompute,
   suspend_compute: suspendCompute,
@@ -41,10 +41,10 @@ import type { OperationRunners } from './run-call.ts';
   apply_storage_config: applyStorageConfig,
   timeline_archive: timelineArchive,
   timeline_unarchive: timelineUnarchive,
-};
-
   delete_timeline: deleteTimeline,
   delete_tenant: deleteTenant,
+};
+
 export interface Engine {
   /** Hears of changes in the store. */
   hear(change: Change): void;
@@ -84,14 +84,14 @@ export async function startEngine(
       { name: 'archive_check', interval_ms: 1_000, rest_ms: Math.min(30_000, ctx.archive_check_interval_ms), logger },
       checkArchives(ctx),
     ),
-    startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
-  ];
-  return {
-    hear: ({ noun, id }) => {
     startLoop({ name: 'archive_branches', interval_ms: archiveIntervalMs(ctx), logger }, () =>
       archiveUnused(ctx, new Date()),
     ),
     startLoop({ name: 'stored', interval_ms: 15_000, logger }, () => removeUnneeded(ctx)),
+    startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
+  ];
+  return {
+    hear: ({ noun, id }) => {
       if (noun === 'operation') cancellations.hear(id);
       for (const loop of loops) loop.hear();
     },

@@ -189,9 +189,9 @@ async function installationContext({
       domain_resolves: await domainResolves(settings.domain),
       min_suspend_timeout_seconds: settings.min_suspend_timeout_seconds,
       time_travel_timeout_seconds: settings.time_travel_timeout_seconds,
+      object_storage: settings.objects !== undefined,
       default_pg_version,
       distributions: newest,
-      object_storage: settings.objects !== undefined,
       uid_base: projectUidBase,
     },
   };
@@ -213,10 +213,10 @@ function engineContextOf(
       after_ms: milliseconds(settings.archive_branches_after_seconds),
       min_age_ms: milliseconds(settings.archive_branches_min_age_seconds) ?? 0,
     },
-      wal_bytes: settings.snapshot_wal_bytes,
-      interval_ms: settings.snapshot_interval_seconds * 1000,
     archive_check_interval_ms: settings.archive_check_interval_seconds * 1000,
     snapshots: {
+      wal_bytes: settings.snapshot_wal_bytes,
+      interval_ms: settings.snapshot_interval_seconds * 1000,
     },
     distributions: new Map(
       distributions.map(({ id, root, major, share }) => {
@@ -232,11 +232,11 @@ function engineContextOf(
   };
 }
 
+const milliseconds = (seconds: number | undefined): number | undefined => seconds && seconds * 1000;
+
 function listen({ connection }: Foundation, front: Front, engine: Engine | undefined): Promise<ChangeListener> {
   return listenForChanges(connection, {
     onChange: (change) => {
-const milliseconds = (seconds: number | undefined): number | undefined => seconds && seconds * 1000;
-
       front.hear(change);
       engine?.hear(change);
     },
