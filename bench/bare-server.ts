@@ -78,16 +78,12 @@ export async function layConfiguration(
  */
 export async function bareFirstRow(server: BareServer): Promise<number> {
   const began = performance.now();
-  const child = spawnBare(server);
-  try {
-    await untilReady(child, server);
-    const connect_ms = performance.now() - began;
+  return withBareServer(server, async () => {
+    const ready_ms = performance.now() - began;
     const { layout, database } = server;
     const config = { host: layout.socket_directory, port: 5432, user: 'cloud_admin', database };
-    return connect_ms + (await timeFirstRow(config));
-  } finally {
-    await stopFast(child);
-  }
+    return ready_ms + (await timeFirstRow(config));
+  });
 }
 
 function spawnBare({ program, data_directory, owner, layout }: BareServer): ChildProcess {
@@ -112,6 +108,17 @@ async function untilReady(child: ChildProcess, { data_directory, layout }: BareS
       throw new Error(`the bare server ended: ${readFileSync(layout.log, 'utf8').slice(-2000)}`);
     }
     await delay(1);
+  }
+}
+
+/** Runs a bare server for as long as `use` runs, and stops it cleanly. */
+export async function withBareServer<T>(server: BareServer, use: () => Promise<T>): Promise<T> {
+  const child = spawnBare(server);
+  try {
+    await untilReady(child, server);
+    return await use();
+  } finally {
+    await stopFast(child);
   }
 }
 

@@ -20,10 +20,13 @@ const QUIET_MS = 100;
 
 /** A whole Coppice with a pool of its own, which goes with it. */
 export interface Installation extends AsyncDisposable {
+  /** After a restart another one, on other ports. */
   readonly coppice: TestCoppice;
   readonly data_directory: string;
   /** Where the pool is mounted. */
   readonly pool: string;
+  /** Starts Coppice anew with these settings beside those that people get; its computes go on meanwhile. */
+  restart(env: Readonly<Record<string, string>>): Promise<void>;
 }
 
 /** A project as its clients know it. */
@@ -46,10 +49,22 @@ export async function startInstallation({ pool_gib }: { pool_gib: number }): Pro
   undo.defer(async () => void (await run(process.execPath, [PROGRAM, 'pool', 'unmount'], { env })));
   await run(process.execPath, [PROGRAM, 'pool', 'create', '--size', `${pool_gib}G`], { env });
   const pool = join(data_directory, 'pool/mount');
-  const coppice = await startCoppice({ data_directory });
+  let coppice = await startCoppice({ data_directory });
   undo.defer(() => coppice.stop());
   const stopping = undo.move();
-  return { coppice, data_directory, pool, [Symbol.asyncDispose]: () => stopping.disposeAsync() };
+  return {
+    get coppice() {
+      return coppice;
+    },
+    data_directory,
+    pool,
+    restart: async (env) => {
+      // An orderly stop would stop the computes, too.
+      await coppice.kill();
+      coppice = await startCoppice({ data_directory, env });
+    },
+    [Symbol.asyncDispose]: () => stopping.disposeAsync(),
+  };
 }
 
 /** Bytes in use of a filesystem, after everything written to it has reached it. */

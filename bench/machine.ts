@@ -80,6 +80,12 @@ export async function busyPercent(): Promise<number> {
   return all === 0 ? 0 : Math.round((1 - (after.idle - before.idle) / all) * 1000) / 10;
 }
 
+/** Milliseconds of processor that everything on this machine has used since its start. */
+export function busyMilliseconds(): number {
+  const { all, idle } = processorTimes();
+  return (all - idle) * 10;
+}
+
 /** Ticks since the machine was started; proc(5): user, nice, system, idle, iowait, irq, softirq, steal. */
 function processorTimes(): { all: number; idle: number } {
   const ticks = readFileSync('/proc/stat', 'utf8').split('\n')[0]!.trim().split(/\s+/).slice(1, 9).map(Number);

@@ -14,6 +14,7 @@ const SECTIONS: Readonly<Record<string, () => Promise<Section>>> = {
   api: () => import('./api.ts'),
   idle: () => import('./idle.ts'),
   many: () => import('./many.ts'),
+  history: () => import('./history.ts'),
 };
 
 const USAGE = `npm run bench -- [${Object.keys(SECTIONS).join('|')}]... [--rounds N] [--json file] [--quick] [--seed N]`;
