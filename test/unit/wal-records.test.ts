@@ -155,6 +155,7 @@ describe('records', () => {
 });
 
 describe('a cut', () => {
+  const seed = testSeed();
   const at = (seconds: number) => T0 + BigInt(seconds) * 1_000_000n;
   const commit = (seconds: number, kind = 0x00) => ({ rmgr: 1, info: kind, time_us: at(seconds) });
 
@@ -199,6 +200,41 @@ describe('a cut', () => {
     assert.equal(await found(at(60)), 5);
     const cut = await findTimeCut(log, new Date(Number(at(3) / 1000n)), until);
     assert.equal(cut?.timestamp_us, at(2));
+  });
+
+  /** Whether the asked time passed between the commit that a cut ends with and the next one. */
+  const assertPassed = async (log: WrittenLog, clock: readonly number[], asked: number) => {
+    const commits = log.written.filter((_, index) => index % 2 === 0);
+    const cut = await findTimeCut(log, at(asked), formatLsn(log.written.at(-1)!.end));
+    const found = cut ? commits.findIndex(({ end }) => formatLsn(end) === cut.lsn) : -1;
+    const before = found < 0 || clock[found]! <= asked;
+    const behind = found === clock.length - 1 || clock[found + 1]! > asked;
+    assert.ok(before && behind, `asked ${asked}, found ${found}: ${clock.slice(Math.max(0, found), found + 2)}`);
+  };
+  /** A segment for each commit, or for several. */
+  const logOf = (clock: readonly number[], more = () => false) =>
+    writeLog(
+      clock.flatMap((seconds) => [commit(seconds), more() ? { bytes: 200 } : { rmgr: 0, info: 0x40, bytes: 24 }]),
+    );
+
+  test('at a time that a clock passed again after it was set back is one of those places', async () => {
+    const clock = Array.from({ length: 80 }, (_, minute) => (minute < 40 ? minute : minute - 24) * 60);
+    for (const asked of [...clock, 959, 961, 1441]) await assertPassed(logOf(clock), clock, asked);
+  });
+
+  test(`at a time is one of those of a clock that is set back at random (COPPICE_TEST_SEED=${seed})`, async () => {
+    const random = seededRandom(seed);
+    for (let round = 0; round < 10; round++) {
+      const clock: number[] = [];
+      for (let now = 36_000; clock.length < 120; now += 1 + Math.floor(random() * [1, 30, 120][round % 3]!)) {
+        if (random() < 0.03) now -= Math.floor(random() * 3600);
+        clock.push(now);
+      }
+      const log = logOf(clock, () => random() < 0.5);
+      for (let asking = 0; asking < 50; asking++) {
+        await assertPassed(log, clock, clock[Math.floor(random() * clock.length)]! + (asking % 3));
+      }
+    }
   });
 
   test('fails rather than losing what lies behind damage', async () => {

@@ -96,6 +96,11 @@ async function startOfSearch(log: Log, asked_us: bigint, until: bigint): Promise
   for (let steps = 0; low > 0 && steps < DISORDER_SEGMENTS_MAX; steps++) {
     const time = await timeOf(low);
     if (time !== undefined && time < asked_us - DISORDER_US) break;
+    if (time !== undefined && time > asked_us + DISORDER_US) {
+      // No disorder: the clock was set back behind it, and before that the asked time was long over.
+      low++;
+      break;
+    }
     low--;
   }
   return startOf(low);
