@@ -152,7 +152,7 @@ function clients(port: number, home: string): Pick<GatedPostgres, 'client' | 'co
       const { stdout } = await run('psql', psqlWords(conninfo, sql), { env: { ...env, ...environment } });
       return stdout.trim();
     },
-    psqlProcess: (conninfo, sql) => spawn('psql', psqlWords(conninfo, sql), { env, stdio: 'ignore' }),
+    psqlProcess: (conninfo, sql) => spawn('psql', psqlWords(conninfo, sql), { env, stdio: ['ignore', 'pipe', 'pipe'] }),
   };
 }
 
