@@ -157,6 +157,12 @@ export const SETTINGS = {
     default: '300',
     description: 'A running server that writes less is snapshotted after so long, if it wrote at all.',
   },
+  branch_without_checkpoint: {
+    type: 'boolean',
+    default: 'false',
+    description:
+      'Branches and snapshots of a running server force no checkpoint on it where replaying its log since the last one is quicker. New; needs a file system that shares blocks.',
+  },
   time_travel_timeout_seconds: {
     type: 'seconds',
     default: '30',

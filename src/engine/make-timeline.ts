@@ -9,7 +9,7 @@ import type { OpenSession } from '../postgres/session.ts';
 import type { ProjectRow, TimelineRow } from '../store/schema.ts';
 import { cloneRunning } from './clone-running.ts';
 import type { EngineContext } from './context.ts';
-import { prepareFirstStart } from './first-start.ts';
+import { discardTimeline, prepareFirstStart } from './first-start.ts';
 import { bringSegment } from './history/log.ts';
 import { useSnapshotBefore } from './history/snapshots.ts';
 import { findRunningServer } from './running-server.ts';
@@ -37,10 +37,31 @@ export async function makeTimeline(
   ctx: EngineContext,
   wanted: TimelineToMake,
 ): Promise<{ volume: VolumeRef; point: HistoryPoint }> {
-  const { timeline, project, source, look, signal } = wanted;
-  const replay_to = wanted.point?.lsn;
+  const { timeline, source, signal } = wanted;
   if (!source.volume) throw new Error(`timeline ${source.id} has no volume`);
-  const point = await clone(ctx, wanted);
+  const copy = await clone(ctx, wanted, { forced: false });
+  try {
+    return await prepare(ctx, wanted, copy.point);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!copy.unforced) throw error;
+    ctx.logger.warn(
+      { timeline_id: timeline.id, err: error },
+      'a copy without a checkpoint is thrown away and made anew',
+    );
+  }
+  await discardTimeline(ctx, timeline.id);
+  const { point } = await clone(ctx, wanted, { forced: true });
+  return prepare(ctx, wanted, point);
+}
+
+async function prepare(
+  ctx: EngineContext,
+  wanted: TimelineToMake,
+  point: HistoryPoint,
+): Promise<{ volume: VolumeRef; point: HistoryPoint }> {
+  const { timeline, project, look, signal } = wanted;
+  const replay_to = wanted.point?.lsn;
   stopPoint('create_branch:cloned');
   const volume = (await ctx.storage.find(timeline.id))!;
   await prepareFirstStart(ctx, { timeline, uid: project.uid, volume, replay_to, look, signal });
@@ -48,10 +69,18 @@ export async function makeTimeline(
   return { volume, point };
 }
 
-async function clone(ctx: EngineContext, wanted: TimelineToMake): Promise<HistoryPoint> {
-  if (wanted.point) return cloneAtPoint(ctx, wanted, wanted.point);
+interface Copy {
+  readonly point: HistoryPoint;
+  /** It replays from a checkpoint that its source made by itself. */
+  readonly unforced: boolean;
+}
+
+/** @param how.forced with a checkpoint of the source, if it runs */
+async function clone(ctx: EngineContext, wanted: TimelineToMake, { forced }: { forced: boolean }): Promise<Copy> {
+  if (wanted.point) return { point: await cloneAtPoint(ctx, wanted, wanted.point), unforced: false };
   const running = await findRunningServer(ctx, wanted.source.id);
-  return running ? cloneOfRunning(ctx, wanted, running) : cloneStopped(ctx, wanted);
+  if (running) return cloneOfRunning(ctx, wanted, running, forced);
+  return { point: await cloneStopped(ctx, wanted), unforced: false };
 }
 
 /** A copy of the nearest snapshot before the point, with the log from there to the point, which is still to be replayed. */
@@ -77,17 +106,21 @@ async function cloneAtPoint(
   return point;
 }
 
-async function cloneOfRunning(ctx: EngineContext, child: TimelineToMake, compute: ComputeRef): Promise<HistoryPoint> {
+function cloneOfRunning(
+  ctx: EngineContext,
+  child: TimelineToMake,
+  compute: ComputeRef,
+  forced: boolean,
+): Promise<Copy> {
   const { timeline, project, source, signal } = child;
-  const { point } = await cloneRunning(ctx, {
+  return cloneRunning(ctx, {
     source: { id: source.id, volume: source.volume! },
-    ...{ compute, id: timeline.id, owner: volumeOwner(ctx, project), signal },
+    ...{ compute, id: timeline.id, owner: volumeOwner(ctx, project), signal, forced },
     prepare: async (path) => {
       stopPoint('create_branch:copied');
       await cleanChildFiles(path);
     },
   });
-  return point;
 }
 
 async function cloneStopped(ctx: EngineContext, child: TimelineToMake): Promise<HistoryPoint> {

@@ -218,6 +218,7 @@ function engineContextOf(
       wal_bytes: settings.snapshot_wal_bytes,
       interval_ms: settings.snapshot_interval_seconds * 1000,
     },
+    branch_without_checkpoint: settings.branch_without_checkpoint,
     distributions: new Map(
       distributions.map(({ id, root, major, share }) => {
         const has_scheduler = existsSync(join(share, 'extension', 'pg_cron.control'));

@@ -3,9 +3,10 @@ import { readdir, rm, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Lsn, parseLsn } from '../domain/lsn.ts';
 import { parseControlFile } from './control-file.ts';
-import { copyPlainFile, inDirectory, readPlainFile, writeNewFile } from './plain-files.ts';
+import { copyPlainFile, inDirectory, readPlainFile, readPlainHead, writeNewFile } from './plain-files.ts';
 import { bringHistoryFile, endSegmentAt } from './recovery.ts';
 import type { OpenSession, Session } from './session.ts';
+import { checkSegment, LONG_HEADER_BYTES } from './wal/pages.ts';
 import { walSegmentNames } from './wal-segment.ts';
 
 /** What a clone leaves out, in the words of the storage contract. */
@@ -43,6 +44,8 @@ export const CLONE_OF_RUNNING: CloneSelection = {
 export interface BackupEnd {
   /** The text of `backup_label`. */
   readonly label: string;
+  /** The whole of `pg_control`; undefined: the copied one stands. */
+  readonly control?: Buffer;
   /** Replay starts here. */
   readonly start_lsn: Lsn;
   /** The clone will hold every record that starts before it. */
@@ -94,7 +97,7 @@ export async function startBackup(open: OpenSession): Promise<Backup> {
  * Keeps the server from removing WAL as long as the session lives. Without a free slot the backup goes on all the same:
  * WAL that two checkpoints have removed meanwhile is missed when the clone is completed.
  */
-async function holdWal(session: Session): Promise<void> {
+export async function holdWal(session: Session): Promise<void> {
   const name = `coppice_backup_${randomBytes(4).toString('hex')}`;
   try {
     await session.query(
@@ -122,17 +125,28 @@ async function finish(session: Session): Promise<BackupEnd> {
   return { label, start_lsn, stop_lsn, stopped_at, timeline: Number(timeline), wal_segment_bytes };
 }
 
+/** Puts the segment of that name into the directory given, as a file that may be changed. */
+export type BringSegment = (name: string, directory: string) => Promise<void>;
+
 /**
  * Makes a copy of a running parent's files a data directory that starts as its parent was at `stop_lsn`. The backup
  * must be finished and not yet abandoned. Safe to run twice. Nothing is made durable.
+ *
+ * @param bring for WAL that the parent may have removed; default: only what it still has is used
  * @throws when the parent has removed WAL that is needed; nothing less than a new backup helps then
  */
-export async function completeClone(parentPath: string, childPath: string, end: BackupEnd): Promise<void> {
+export async function completeClone(
+  parentPath: string,
+  childPath: string,
+  end: BackupEnd,
+  bring?: BringSegment,
+): Promise<void> {
   await inDirectory(parentPath, (parent) =>
     inDirectory(childPath, async (child) => {
-      await bringControlFile(parent, child);
+      const control = end.control ?? (await wholeControlFile(child, parent));
+      await replaceFile(join(child, CONTROL_FILE), control);
       await inDirectory(join(parent, 'pg_wal'), (from) =>
-        inDirectory(join(child, 'pg_wal'), (to) => bringWal(from, to, end)),
+        inDirectory(join(child, 'pg_wal'), (to) => bringWal(from, to, end, control, bring ?? fromParent(from, end))),
       );
       await rm(join(child, 'backup_label'), { force: true });
       await writeNewFile(join(child, 'backup_label'), end.label);
@@ -140,23 +154,46 @@ export async function completeClone(parentPath: string, childPath: string, end: 
   );
 }
 
-/** Copied while it was written it may be torn. Any that was whole since the backup began will do. */
-async function bringControlFile(parent: string, child: string): Promise<void> {
-  for (let tries = 1; ; tries++) {
+/**
+ * The bytes of the control file of one of these directories. Read or copied while it was written it may be torn; then it
+ * is read again, from the last one.
+ */
+export async function wholeControlFile(...directories: readonly [string, ...string[]]): Promise<Buffer> {
+  for (let tries = 0; ; tries++) {
+    const directory = directories[Math.min(tries, directories.length - 1)]!;
+    const bytes = await readPlainFile(join(directory, CONTROL_FILE), CONTROL_FILE_BYTES);
     try {
-      parseControlFile(await readPlainFile(join(child, CONTROL_FILE), CONTROL_FILE_BYTES));
-      return;
+      parseControlFile(bytes);
+      return bytes;
     } catch (error) {
       if (tries === CONTROL_FILE_TRIES) throw error;
     }
-    const bytes = await readPlainFile(join(parent, CONTROL_FILE), CONTROL_FILE_BYTES);
-    await rm(join(child, CONTROL_FILE), { force: true });
-    await writeNewFile(join(child, CONTROL_FILE), bytes);
   }
 }
 
-/** The segments from start to stop. The server had switched to another, so that it writes to none of them any more. */
-async function bringWal(from: string, to: string, end: BackupEnd): Promise<void> {
+async function replaceFile(path: string, bytes: Buffer): Promise<void> {
+  await rm(path, { force: true });
+  await writeNewFile(path, bytes);
+}
+
+const fromParent =
+  (from: string, { wal_segment_bytes }: BackupEnd): BringSegment =>
+  async (name, directory) => {
+    await copyPlainFile(join(from, name), join(directory, name), wal_segment_bytes).catch(
+      (error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ENOENT') throw error;
+        throw new Error(`WAL segment ${name} was removed while its server was cloned; clone it again`, {
+          cause: error,
+        });
+      },
+    );
+  };
+
+/**
+ * The segments from start to stop, each of which says what its name says. The server had switched to another, so that it
+ * writes to none of them any more.
+ */
+async function bringWal(from: string, to: string, end: BackupEnd, control: Buffer, bring: BringSegment): Promise<void> {
   const { start_lsn, stop_lsn, timeline, wal_segment_bytes } = end;
   for (const entry of await readdir(to, { withFileTypes: true })) {
     if (!entry.isDirectory()) await unlink(join(to, entry.name));
@@ -164,11 +201,11 @@ async function bringWal(from: string, to: string, end: BackupEnd): Promise<void>
   await bringHistoryFile(from, to, timeline);
   const stop = parseLsn(stop_lsn);
   const names = walSegmentNames(timeline, parseLsn(start_lsn), stop, wal_segment_bytes);
+  const { systemIdentifier } = parseControlFile(control);
   for (const name of names) {
-    await copyPlainFile(join(from, name), join(to, name), wal_segment_bytes).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== 'ENOENT') throw error;
-      throw new Error(`WAL segment ${name} was removed while its server was cloned; clone it again`, { cause: error });
-    });
+    await bring(name, to);
+    const { head, size_bytes } = await readPlainHead(join(to, name), LONG_HEADER_BYTES);
+    checkSegment(name, head, { systemIdentifier, wal_segment_bytes }, size_bytes);
   }
   // Transactions that ended between the stop and the switch lie behind it.
   await endSegmentAt(join(to, names.at(-1)!), stop, wal_segment_bytes);

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { formatLsn, type Lsn } from '../domain/lsn.ts';
+import { formatLsn, type Lsn, parseLsn } from '../domain/lsn.ts';
 import { crc32c } from './crc32c.ts';
 
 /** The states of `DBState`, in its order. */
@@ -31,6 +31,8 @@ export interface ControlFile {
   readonly redoLsn: Lsn;
   readonly timeline: number;
   readonly nextOid: number;
+  /** Whether it was on at the last checkpoint: the first change of a page since then is logged with the whole page. */
+  readonly fullPageWrites: boolean;
   /** Replay must reach it before the data is consistent; undefined: it is. */
   readonly minRecoveryLsn?: Lsn;
   readonly minRecoveryTimeline: number;
@@ -60,6 +62,7 @@ const AT = {
   redo: 40,
   timeline: 48,
 } as const;
+const AT_FULL_PAGE_WRITES = 56;
 const AT_NEXT_OID = 72;
 /** Where the fields after the copy of the checkpoint start; the copy grew by nothing from 15 to 18. */
 const AFTER_CHECKPOINT = 128;
@@ -97,6 +100,7 @@ export function parseControlFile(bytes: Buffer): ControlFile {
     redoLsn: position(AT.redo),
     timeline: bytes.readUInt32LE(AT.timeline),
     nextOid: bytes.readUInt32LE(AT_NEXT_OID),
+    fullPageWrites: bytes[AT_FULL_PAGE_WRITES] === 1,
     minRecoveryLsn: minRecovery === '0/0' ? undefined : minRecovery,
     minRecoveryTimeline: bytes.readUInt32LE(AFTER_CHECKPOINT + 16),
     walLevel: (['minimal', 'replica', 'logical'] as const)[bytes.readUInt32LE(AFTER_CHECKPOINT + 44)] ?? 'minimal',
@@ -119,6 +123,20 @@ function checkedTail(bytes: Buffer): { nonce: number; crc: number } {
     throw new Error('pg_control does not have the checksum it says');
   }
   return tail;
+}
+
+/**
+ * The control file of a standby that has replayed up to `lsn`, made from that of the server it would be a standby of.
+ * @param bytes the server's, whole
+ */
+export function controlOfStandby(bytes: Buffer, lsn: Lsn): Buffer {
+  const { crc } = checkedTail(bytes);
+  const made = Buffer.from(bytes);
+  made.writeUInt32LE(STATES.indexOf('in archive recovery'), AT.state);
+  made.writeBigUInt64LE(parseLsn(lsn), AFTER_CHECKPOINT + 8);
+  made.writeUInt32LE(bytes.readUInt32LE(AT.timeline), AFTER_CHECKPOINT + 16);
+  made.writeUInt32LE(crc32c(made.subarray(0, crc)), crc);
+  return made;
 }
 
 /**

@@ -35,6 +35,18 @@ export async function readPlainFile(path: string, limit_bytes: number): Promise<
   }
 }
 
+/** The first bytes of a plain file, fewer where it has fewer, and how many it has; a link or a pipe throws. */
+export async function readPlainHead(path: string, bytes: number): Promise<{ head: Buffer; size_bytes: number }> {
+  const handle = await openPlain(path);
+  try {
+    const { size } = await handle.stat();
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(bytes), 0, bytes, 0);
+    return { head: buffer.subarray(0, bytesRead), size_bytes: size };
+  } finally {
+    await handle.close();
+  }
+}
+
 /** Makes a file that must not be there yet. It belongs to whom its directory belongs to. */
 export async function writeNewFile(path: string, bytes: Buffer | string): Promise<void> {
   const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;

@@ -11,6 +11,7 @@ import {
   completeClone,
   startBackup,
 } from '../../src/postgres/backup.ts';
+import { startBackupWithoutCheckpoint } from '../../src/postgres/backup-without-checkpoint.ts';
 import { cleanChildFiles, needsQuietStart, quietChild } from '../../src/postgres/first-start.ts';
 import { chownTree } from '../../src/postgres/initdb.ts';
 import type { OpenSession, Session } from '../../src/postgres/session.ts';
@@ -30,6 +31,16 @@ const SETTINGS = { fsync: 'off', wal_recycle: 'off', autovacuum: 'off' };
 const CLIENTS = 4;
 const ACCOUNTS = 50;
 const GROUP_FILES = 120;
+
+type Start = (open: OpenSession, parentPath: string) => Promise<Backup>;
+const WAYS: Readonly<Record<string, Start>> = {
+  'with a checkpoint': startBackup,
+  'without a checkpoint': async (open, parentPath) => {
+    const backup = await startBackupWithoutCheckpoint(open, parentPath);
+    assert.ok(backup);
+    return backup;
+  },
+};
 
 let nursery: Nursery;
 before(async () => {
@@ -171,84 +182,86 @@ async function check(child: Cluster, { least, most }: { least: number[]; most: n
 
 for (const major of MAJORS) {
   describe(`a clone of a running server on ${major}`, () => {
-    test('is the parent at one moment, while the parent goes on', async (t) => {
-      const seed = testSeed();
-      t.diagnostic(`COPPICE_TEST_SEED=${seed}`);
-      const random = seededRandom(seed);
-      const parent = await nursery.plant(major);
-      await withServer(parent, SETTINGS, async (open) => {
-        const load = await startLoad(open, random);
-        await using session = await open('postgres');
-        for (const busy of [false, true]) {
-          await load.progress();
-          const backup = await startBackup(open);
-          const child = await copyFiles(parent, {
-            random,
-            pause: async () => {
-              await load.progress();
-              // What would remove the WAL that the clone needs.
-              if (busy)
-                for (let count = 0; count < 2; count++) await session.query('SELECT pg_switch_wal(); CHECKPOINT');
-            },
+    for (const [way, start] of Object.entries(WAYS)) {
+      test(`made ${way} is the parent at one moment, while the parent goes on`, async (t) => {
+        const seed = testSeed();
+        t.diagnostic(`COPPICE_TEST_SEED=${seed}`);
+        const random = seededRandom(seed);
+        const parent = await nursery.plant(major);
+        await withServer(parent, SETTINGS, async (open) => {
+          const load = await startLoad(open, random);
+          await using session = await open('postgres');
+          for (const busy of [false, true]) {
+            await load.progress();
+            const backup = await start(open, parent.path);
+            const child = await copyFiles(parent, {
+              random,
+              pause: async () => {
+                await load.progress();
+                // What would remove the WAL that the clone needs.
+                if (busy)
+                  for (let count = 0; count < 2; count++) await session.query('SELECT pg_switch_wal(); CHECKPOINT');
+              },
+            });
+            await load.progress();
+            const least = load.acknowledged();
+            const end = await backup.finish();
+            const most = load.asked();
+            await load.progress();
+            await completeClone(parent.path, child.path, end);
+            await completeClone(parent.path, child.path, end);
+            await backup.abandon();
+            await cleanChildFiles(child.path);
+            await check(child, { least, most });
+            await rm(child.path, { recursive: true });
+            assert.equal(await ask(session, 'SELECT count(*)::int FROM pg_replication_slots'), 0);
+          }
+          await load.stop();
+          await using after = await open(TEMPLATE_DATABASE);
+          const counted = load.acknowledged().reduce((sum, n) => sum + n, 0);
+          assert.equal(await ask(after, 'SELECT count(*)::int FROM public.counted'), counted);
+          assert.equal(await ask(after, 'SELECT sum(money)::int FROM public.account'), ACCOUNTS * 1000);
+        });
+      });
+
+      test(`made ${way} ends at the very position the backup named`, async () => {
+        const parent = await nursery.plant(major);
+        await withServer(parent, SETTINGS, async (open) => {
+          await using session = await open(TEMPLATE_DATABASE);
+          await session.query('CREATE TABLE public.t AS SELECT 1 AS n');
+          const { child, end } = await backUp(parent, open, start, async (backup) => {
+            const ended = await backup.finish();
+            assert.ok(Math.abs(ended.stopped_at.getTime() - Date.now()) < 60_000);
+            return ended;
           });
-          await load.progress();
-          const least = load.acknowledged();
-          const end = await backup.finish();
-          const most = load.asked();
-          await load.progress();
-          await completeClone(parent.path, child.path, end);
-          await completeClone(parent.path, child.path, end);
-          await backup.abandon();
-          await cleanChildFiles(child.path);
-          await check(child, { least, most });
-          await rm(child.path, { recursive: true });
-          assert.equal(await ask(session, 'SELECT count(*)::int FROM pg_replication_slots'), 0);
-        }
-        await load.stop();
-        await using after = await open(TEMPLATE_DATABASE);
-        const counted = load.acknowledged().reduce((sum, n) => sum + n, 0);
-        assert.equal(await ask(after, 'SELECT count(*)::int FROM public.counted'), counted);
-        assert.equal(await ask(after, 'SELECT sum(money)::int FROM public.account'), ACCOUNTS * 1000);
+          await session.query('INSERT INTO public.t VALUES (2)');
+          await completed(child, async (started) => {
+            assert.equal(await ask(started, 'SELECT redo_lsn::text FROM pg_control_checkpoint()'), end.stop_lsn);
+          });
+        });
       });
-    });
 
-    test('ends at the very position the backup named', async () => {
-      const parent = await nursery.plant(major);
-      await withServer(parent, SETTINGS, async (open) => {
-        await using session = await open(TEMPLATE_DATABASE);
-        await session.query('CREATE TABLE public.t AS SELECT 1 AS n');
-        const { child, end } = await backUp(parent, open, async (backup) => {
-          const ended = await backup.finish();
-          assert.ok(Math.abs(ended.stopped_at.getTime() - Date.now()) < 60_000);
-          return ended;
-        });
-        await session.query('INSERT INTO public.t VALUES (2)');
-        await completed(child, async (started) => {
-          assert.equal(await ask(started, 'SELECT redo_lsn::text FROM pg_control_checkpoint()'), end.stop_lsn);
+      test(`made ${way} does not start when WAL is missing`, async () => {
+        const parent = await nursery.plant(major);
+        await withServer(parent, SETTINGS, async (open) => {
+          await using session = await open(TEMPLATE_DATABASE);
+          const { child } = await backUp(parent, open, start, async (backup) => {
+            await session.query('CREATE TABLE public.t AS SELECT generate_series(1, 50000)');
+            return backup.finish();
+          });
+          const wal = join(child.path, 'pg_wal');
+          const last = (await readdir(wal))
+            .filter((name) => /^[0-9A-F]{24}$/.test(name))
+            .sort()
+            .at(-1)!;
+          await rm(join(wal, last));
+          await assert.rejects(
+            withServer(child, SETTINGS, async () => undefined),
+            /WAL ends before end of online backup/,
+          );
         });
       });
-    });
-
-    test('does not start when WAL is missing', async () => {
-      const parent = await nursery.plant(major);
-      await withServer(parent, SETTINGS, async (open) => {
-        await using session = await open(TEMPLATE_DATABASE);
-        const { child } = await backUp(parent, open, async (backup) => {
-          await session.query('CREATE TABLE public.t AS SELECT generate_series(1, 50000)');
-          return backup.finish();
-        });
-        const wal = join(child.path, 'pg_wal');
-        const last = (await readdir(wal))
-          .filter((name) => /^[0-9A-F]{24}$/.test(name))
-          .sort()
-          .at(-1)!;
-        await rm(join(wal, last));
-        await assert.rejects(
-          withServer(child, SETTINGS, async () => undefined),
-          /WAL ends before end of online backup/,
-        );
-      });
-    });
+    }
 
     test('acts no more than one of a stopped server', async () => {
       const parent = await nursery.plant(major);
@@ -265,7 +278,7 @@ for (const major of MAJORS) {
         ]) {
           await session.query(statement);
         }
-        const { child } = await backUp(parent, open, async (backup) => {
+        const { child } = await backUp(parent, open, startBackup, async (backup) => {
           await session.query('BEGIN; INSERT INTO public.t VALUES (2)');
           await session.query("PREPARE TRANSACTION 'meanwhile'");
           return backup.finish();
@@ -288,9 +301,9 @@ for (const major of MAJORS) {
       await withServer(parent, { ...SETTINGS, max_replication_slots: '1' }, async (open) => {
         await using session = await open('postgres');
         await session.query("SELECT pg_create_physical_replication_slot('customer')");
-        const first = await backUp(parent, open, (backup) => backup.finish());
+        const first = await backUp(parent, open, startBackup, (backup) => backup.finish());
         await completed(first.child, async () => undefined);
-        const second = backUp(parent, open, async (backup) => {
+        const second = backUp(parent, open, startBackup, async (backup) => {
           for (let round = 0; round < 3; round++) {
             await session.query('SELECT pg_log_standby_snapshot(); SELECT pg_switch_wal(); CHECKPOINT');
           }
@@ -311,15 +324,38 @@ for (const major of MAJORS) {
         await backup.abandon();
         await backup.abandon();
         assert.equal(await ask(session, 'SELECT count(*)::int FROM pg_replication_slots'), 0);
-        const { child } = await backUp(parent, open, (again) => again.finish());
+        const { child } = await backUp(parent, open, startBackup, (again) => again.finish());
         await completed(child, async () => undefined);
+      });
+    });
+
+    test('is made with a checkpoint where the last one is long ago, or does not make torn pages whole', async () => {
+      const parent = await nursery.plant(major);
+      await withServer(parent, { ...SETTINGS, shared_buffers: '16MB' }, async (open) => {
+        await using session = await open('postgres');
+        const backup = await WAYS['without a checkpoint']!(open, parent.path);
+        await backup.abandon();
+        await session.query(
+          "SELECT pg_logical_emit_message(false, 'a', repeat('x', 1048576)) FROM generate_series(1, 64)",
+        );
+        assert.equal(await startBackupWithoutCheckpoint(open, parent.path), undefined);
+        await session.query('ALTER SYSTEM SET full_page_writes = off');
+        await session.query('SELECT pg_reload_conf()');
+        await until(
+          () => ask<string>(session, 'SHOW full_page_writes'),
+          (value) => value === 'off',
+        );
+        await session.query('CHECKPOINT');
+        await session.query('CHECKPOINT');
+        assert.equal(await startBackupWithoutCheckpoint(open, parent.path), undefined);
+        assert.equal(await ask(session, 'SELECT count(*)::int FROM pg_replication_slots'), 0);
       });
     });
 
     test('whose control file was torn gets a whole one', async () => {
       const parent = await nursery.plant(major);
       await withServer(parent, SETTINGS, async (open) => {
-        const { child } = await backUp(parent, open, async (backup, copied) => {
+        const { child } = await backUp(parent, open, startBackup, async (backup, copied) => {
           const file = await openFile(join(copied.path, 'global/pg_control'), 'r+');
           await file.write(Buffer.alloc(8, 0xff), 0, 8, 40);
           await file.close();
@@ -354,9 +390,10 @@ for (const major of MAJORS) {
 async function backUp(
   parent: Cluster,
   open: OpenSession,
+  start: Start,
   copied: (backup: Backup, child: Cluster) => Promise<BackupEnd>,
 ): Promise<{ child: Cluster; end: BackupEnd }> {
-  const backup = await startBackup(open);
+  const backup = await start(open, parent.path);
   try {
     const child = await copyFiles(parent, { random: () => 0, pause: async () => undefined });
     const end = await copied(backup, child);

@@ -13,6 +13,9 @@ import { takeInLog } from './take-in.ts';
 /** Segments are of 1 MB; a server initialised elsewhere may have larger ones. */
 const SEGMENT_BYTES_MAX = 1024 ** 3;
 
+/** Whose log it is. */
+type Written = Pick<TimelineRow, 'id' | 'volume'>;
+
 /**
  * The log of a timeline, to be read segment by segment.
  *
@@ -45,12 +48,7 @@ const readSegment = (ctx: EngineContext, timeline: TimelineRow, name: string): P
   );
 
 /** Puts a segment of a timeline's log into a directory, as a plain file that may be changed. */
-export const bringSegment = (
-  ctx: EngineContext,
-  timeline: TimelineRow,
-  name: string,
-  directory: string,
-): Promise<void> =>
+export const bringSegment = (ctx: EngineContext, timeline: Written, name: string, directory: string): Promise<void> =>
   fromServerOrArchive(
     ctx,
     timeline,
@@ -64,7 +62,7 @@ export const bringSegment = (
  */
 async function fromServerOrArchive<T>(
   ctx: EngineContext,
-  timeline: TimelineRow,
+  timeline: Written,
   fromServer: (wal: string) => Promise<T>,
   fromArchive: () => Promise<T>,
 ): Promise<T> {

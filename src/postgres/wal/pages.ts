@@ -73,12 +73,15 @@ export function segmentHeader(bytes: Buffer): SegmentHeader {
 /**
  * Whether a whole segment is what its name says. Pages and records are not read. A lower timeline than that of the name
  * is no mistake: a promoted server's first segment begins with a copy of what was written before.
+ *
+ * @param size_bytes the file's; `bytes` may be no more than its first 40
  * @throws when header, address, timeline or size do not fit the name, or it is a segment of another cluster
  */
 export function checkSegment(
   name: string,
   bytes: Buffer,
   expected: { readonly systemIdentifier: bigint; readonly wal_segment_bytes: number },
+  size_bytes = bytes.length,
 ): void {
   const { wal_segment_bytes } = expected;
   const { pgTimeline, start } = segmentOfName(name, wal_segment_bytes);
@@ -86,8 +89,8 @@ export function checkSegment(
   if (header.systemIdentifier !== expected.systemIdentifier) {
     throw new Error(`${name} is of the cluster ${header.systemIdentifier}, not of ${expected.systemIdentifier}`);
   }
-  if (header.walSegmentBytes !== wal_segment_bytes || bytes.length !== wal_segment_bytes) {
-    const said = `${bytes.length} bytes and says ${header.walSegmentBytes}`;
+  if (header.walSegmentBytes !== wal_segment_bytes || size_bytes !== wal_segment_bytes) {
+    const said = `${size_bytes} bytes and says ${header.walSegmentBytes}`;
     throw new Error(`${name} has ${said}; segments here have ${wal_segment_bytes}`);
   }
   if (header.pageAddress !== start) {

@@ -99,7 +99,7 @@ async function firstStart(log: Log, position: bigint, until: bigint): Promise<bi
  * How far a log is written, of a position as a server gives it: behind a page's header and before its first record it is
  * the end of the page before.
  */
-export function withoutHeader(position: bigint, log: Log): bigint {
+export function withoutHeader(position: bigint, log: Pick<Log, 'segment_bytes'>): bigint {
   const header_bytes = position % log.segment_bytes < PAGE ? LONG_HEADER_BYTES : SHORT_HEADER_BYTES;
   const offset = position % PAGE;
   return offset <= BigInt(header_bytes) ? position - offset : position;

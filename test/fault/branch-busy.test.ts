@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import pg from 'pg';
+import { type Bank, type Counts, checkBank, openBank } from '../support/bank.ts';
+import { startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { cannotMount, mountFilesystem, type TestFilesystem } from '../support/filesystem.ts';
+import { createLiveProject, dataDirectoryOf, type LiveProject, liveProject } from '../support/live-project.ts';
+import { seededRandom, testSeed } from '../support/random.ts';
+
+/**
+ * Branches of a parent on which much is written, changed and checkpointed at random, made without a checkpoint of their
+ * own. COPPICE_TEST_ROUNDS=500 is the long mode; COPPICE_TEST_SEED begins with the same dice.
+ */
+const ROUNDS = Number(process.env.COPPICE_TEST_ROUNDS ?? 1);
+const AT_ONCE = 4;
+const GIB = 1024 ** 3;
+
+describe('branches of a busy parent without a checkpoint', { timeout: ROUNDS * 120_000, skip: cannotMount }, () => {
+  const seed = testSeed();
+  const random = seededRandom(seed);
+  let filesystem: TestFilesystem;
+  let coppice: TestCoppice;
+  let parent: LiveProject;
+  let bank: Bank | undefined;
+
+  before(async () => {
+    filesystem = await mountFilesystem('xfs', 8 * GIB);
+    coppice = await startCoppice({
+      data_directory: join(filesystem.path, 'd'),
+      env: { COPPICE_BRANCH_WITHOUT_CHECKPOINT: 'true', COPPICE_SNAPSHOT_WAL_BYTES: '64MB' },
+    });
+    parent = await createLiveProject(coppice, {
+      history_retention_seconds: 60,
+      default_endpoint_settings: { autoscaling_limit_min_cu: 1, autoscaling_limit_max_cu: 1 },
+    });
+    bank = await openBank(() => connectTo(parent.endpoint_id), random);
+  });
+  after(async () => {
+    const failed = await bank?.stop().catch((error: unknown) => error);
+    await coppice?.stop();
+    await filesystem?.remove();
+    if (failed) throw failed;
+  });
+
+  /** As the platform, who alone may check tables and force checkpoints. */
+  const connectTo = async (endpointId: string) => {
+    const host = join(coppice.data_directory, 'run', endpointId);
+    const client = new pg.Client({ host, user: 'cloud_admin', database: parent.database });
+    client.on('error', () => undefined);
+    await client.connect();
+    return client;
+  };
+
+  /** Makes a branch, looks into it and deletes it. Tells what Postgres was told of the backup that it began as. */
+  const branch = async (body: object, check: (session: pg.Client) => Promise<void>): Promise<string> => {
+    const created = await coppice.must('POST', `${parent.path}/branches`, {
+      branch: body,
+      endpoints: [{ type: 'read_write' }],
+    });
+    await coppice.settled(parent.id);
+    const { endpoint_id, uri, branch_path } = liveProject(coppice, { ...created, project: undefined });
+    const session = await connectTo(endpoint_id);
+    await check(session);
+    await session.end();
+    const label = await readFile(join(await dataDirectoryOf(uri), 'backup_label.old'), 'utf8');
+    await coppice.must('DELETE', branch_path);
+    await coppice.settled(parent.id);
+    return label;
+  };
+
+  for (let round = 1; round <= ROUNDS; round++) {
+    it(`are whole, round ${round} with COPPICE_TEST_SEED=${seed}`, async () => {
+      const branches = Array.from({ length: AT_ONCE }, async () => {
+        await bank!.progress(Math.floor(random() * 1000));
+        const least = bank!.committed();
+        const label = await branch({}, (session) => checkBank(session, { least, most: bank!.asked() }));
+        assert.match(label, /^BACKUP FROM: standby$/m, 'no checkpoint was forced');
+      });
+      const failed = (await Promise.allSettled(branches)).filter(({ status }) => status === 'rejected');
+      assert.deepEqual(failed, []);
+      assert.doesNotMatch(coppice.output(), /with a checkpoint instead|thrown away/);
+    });
+  }
+
+  it('begin at a point of the past, too, from snapshots that forced no checkpoint', async () => {
+    const session = await connectTo(parent.endpoint_id);
+    let point: { least: Counts; most: Counts; lsn: string };
+    let volumes: string[] = [];
+    do {
+      await bank!.progress(1000);
+      const least = bank!.committed();
+      const { rows } = await session.query('SELECT pg_current_wal_insert_lsn()::text AS lsn');
+      point = { least, most: bank!.asked(), lsn: rows[0].lsn };
+      const { rows: running } = await coppice.ownDatabase(
+        `SELECT s.volume->>'id' AS id FROM coppice.timeline_snapshots s JOIN coppice.branches b USING (timeline_id)
+           WHERE b.id = '${parent.branch_id}' AND s.kind = 'running' AND s.volume IS NOT NULL`,
+      );
+      volumes = running.map(({ id }) => id);
+    } while (volumes.length === 0);
+    await session.end();
+    const label = await branch({ parent_lsn: point.lsn }, (past) => checkBank(past, point));
+    assert.match(label, /^BACKUP FROM: standby$/m);
+  });
+});
