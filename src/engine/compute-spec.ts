@@ -9,7 +9,7 @@ import { archiveSettings } from './history/archiving.ts';
 import { volumeOwner } from './volume-owner.ts';
 
 /** The distribution that a volume is pinned to. */
-export function distributionOf(ctx: EngineContext, id: string): EngineDistribution {
+export function distributionOf(ctx: Pick<EngineContext, 'distributions'>, id: string): EngineDistribution {
   const found = ctx.distributions.get(id);
   if (!found) {
     throw new Error(`the Postgres distribution ${id} that this volume was made by is not installed here any more`);
@@ -77,7 +77,7 @@ export function computeSpec(ctx: EngineContext, facts: EndpointFacts): ComputeSp
  * @param child.replays it takes no sessions before it is promoted, and so checks none of its parent's limits
  */
 export function quietSpec(
-  ctx: EngineContext,
+  ctx: Pick<EngineContext, 'compute' | 'distributions' | 'os_user'>,
   child: {
     id: string;
     distribution_id: string;

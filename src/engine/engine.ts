@@ -5,6 +5,7 @@ import { adoptComputes } from './chores/adopt.ts';
 import { archiveUnused, removeUnneeded } from './chores/archive-branches.ts';
 import { checkArchives, takeInAll, takeInRunning, tendArchives } from './chores/archives.ts';
 import { availability } from './chores/availability.ts';
+import { serveBackups } from './chores/backups.ts';
 import { removeEphemeralBranches } from './chores/ephemeral.ts';
 import { deleteExpired } from './chores/expiry.ts';
 import { followPrimaries } from './chores/follow-primaries.ts';
@@ -74,6 +75,7 @@ export async function startEngine(
     startLoop({ name: 'sizes', interval_ms: 15_000, logger }, () => measureVolumes(ctx)),
     startLoop({ name: 'snapshots', interval_ms: 5_000, logger }, snapshotRunning(ctx, stopping.signal)),
     startLoop({ name: 'thinning', interval_ms: 60_000, logger }, () => thinSnapshots(ctx)),
+    startLoop({ name: 'backups', interval_ms: 500, logger }, serveBackups(ctx, stopping.signal)),
     startLoop({ name: 'schedules', interval_ms: 5_000, logger }, () => makeDueSnapshots(ctx, new Date())),
     startLoop({ name: 'expiry', interval_ms: 5_000, logger }, () => deleteExpired(ctx, new Date())),
     startLoop({ name: 'ephemeral', interval_ms: 2_000, logger }, () => removeEphemeralBranches(ctx)),

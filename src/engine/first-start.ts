@@ -15,7 +15,7 @@ import { stopPoint } from './stop-point.ts';
  * The compute that prepares a timeline; nobody but the engine reaches it. Its name is no longer than an endpoint's, since
  * it stands in the path of a socket.
  */
-export const quietRef = (ctx: EngineContext, id: TimelineId): ComputeRef => ({
+export const quietRef = (ctx: Pick<EngineContext, 'compute'>, id: TimelineId): ComputeRef => ({
   driver: ctx.compute.name,
   id: `quiet-${id.replaceAll('-', '').slice(0, 24)}`,
 });

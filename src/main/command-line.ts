@@ -1,12 +1,16 @@
 import { Command } from 'commander';
+import { registerBackup } from '../cli/backup.ts';
 import { registerDoctor } from '../cli/doctor.ts';
 import { registerKeys } from '../cli/keys.ts';
 import { registerPool } from '../cli/pool.ts';
+import { registerRestore } from '../cli/restore.ts';
 import { registerStatus } from '../cli/status.ts';
 import { readGivenSettings, registerUp, SettingsError } from '../cli/up.ts';
 import { CoppiceError } from '../domain/errors.ts';
+import { ObjectError } from '../drivers/objects/contract.ts';
 import { CommandError } from '../drivers/storage/command.ts';
 import { PoolError } from '../drivers/storage/pool-error.ts';
+import { BackupError } from '../engine/backup/backup-error.ts';
 import { StartError } from './start-error.ts';
 import { VERSION } from './version.ts';
 
@@ -40,6 +44,19 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
     report: async (directory) => (await import('./storage-report.ts')).reportStorage(directory),
     print,
   });
+  const progress = progressTo(process.stderr);
+  registerBackup(program, {
+    settings,
+    print,
+    progress,
+    commands: async (of, place) => (await import('./backup.ts')).backupCommands(of, place),
+  });
+  registerRestore(program, {
+    settings,
+    print,
+    progress,
+    restore: async (of, options) => (await import('./restore.ts')).restore(of, options),
+  });
   program
     .command('version')
     .description('show the version')
@@ -52,9 +69,18 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
   }
 }
 
+const CLEAR_LINE = '\r\x1b[K';
+
+/** A terminal shows the newest line alone; anything else gets none, since it would fill a log. */
+function progressTo(stream: NodeJS.WriteStream): (text: string) => void {
+  return (text) => {
+    if (stream.isTTY) stream.write(text === '' ? CLEAR_LINE : `${CLEAR_LINE}  ${text}`);
+  };
+}
+
 /** What was written for people is shown as it is; anything else with its stack, since it is a mistake of ours. */
 function sentenceFor(error: unknown): string {
-  const sentences = [StartError, CoppiceError, SettingsError, PoolError, CommandError];
+  const sentences = [BackupError, StartError, CoppiceError, SettingsError, PoolError, CommandError, ObjectError];
   if (error instanceof Error && sentences.some((kind) => error instanceof kind)) return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

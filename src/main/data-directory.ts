@@ -86,10 +86,18 @@ async function closeServer(server: Server): Promise<void> {
   await promise;
 }
 
+const ID_FILE = 'directory-id';
+
+/** What tells a data directory apart that was used before; undefined where none was. */
+export async function readDirectoryId(path: string): Promise<string | undefined> {
+  const known = await readFile(join(path, ID_FILE), 'utf8').catch(() => undefined);
+  return known?.trim() || undefined;
+}
+
 async function readOrMakeId(path: string): Promise<string> {
-  const file = join(path, 'directory-id');
-  const known = await readFile(file, 'utf8').catch(() => undefined);
-  if (known) return known.trim();
+  const file = join(path, ID_FILE);
+  const known = await readDirectoryId(path);
+  if (known) return known;
   const made = randomUUID();
   const unfinished = `${file}.unfinished`;
   await rm(unfinished, { force: true });

@@ -31,6 +31,7 @@ import { StartError } from './start-error.ts';
 import { type Front, startFront } from './start-front.ts';
 import { stopComputes } from './stop-computes.ts';
 import { createTemplates } from './templates.ts';
+import { refuseUnfinishedRestore } from './unfinished-restore.ts';
 import { projectUidBase } from './users.ts';
 
 /** A running Coppice, as the person who started it is told. */
@@ -81,6 +82,7 @@ export async function startCoppice(
   };
   const directory = await openDataDirectory(given.data_dir);
   undo.defer(() => directory.release());
+  await refuseUnfinishedRestore(directory.path);
   const roles = new Set(settings.roles);
   const foundation = await layFoundation(settings, { directory, logger, progress }, undo);
   const { driver: storage, ...chosen } = await storageOf(foundation.directory.path, settings);

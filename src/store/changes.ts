@@ -3,7 +3,7 @@ import pg from 'pg';
 
 /** What changed: its noun and id, as announced by the triggers of the migrations. */
 export interface Change {
-  readonly noun: 'endpoint' | 'branch' | 'operation' | 'snapshot' | 'schedule';
+  readonly noun: 'endpoint' | 'branch' | 'operation' | 'snapshot' | 'schedule' | 'backup';
   readonly id: string;
 }
 

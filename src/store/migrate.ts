@@ -33,9 +33,12 @@ async function readMigrations(): Promise<Migration[]> {
   );
 }
 
-/** Brings our database to this version. Throws StoreVersionError when it was written by a newer or a changed one. */
-export async function migrate(pool: pg.Pool): Promise<void> {
-  const migrations = await readMigrations();
+/**
+ * Brings our database to this version, or to where an earlier one was: after its first `count` migrations. Throws
+ * StoreVersionError when it was written by a newer or a changed one.
+ */
+export async function migrate(pool: pg.Pool, { count }: { readonly count?: number } = {}): Promise<void> {
+  const migrations = (await readMigrations()).slice(0, count);
   const client = await pool.connect();
   try {
     await client.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
@@ -56,7 +59,12 @@ export async function migrate(pool: pg.Pool): Promise<void> {
   await runMigrations({ pgPool: pool });
 }
 
-function checkApplied(migrations: Migration[], applied: { number: number; checksum: string }[]): void {
+/** Throws StoreVersionError when this version does not know the migrations that another store was written by. */
+export async function checkMigrations(applied: readonly { number: number; checksum: string }[]): Promise<void> {
+  checkApplied(await readMigrations(), applied);
+}
+
+function checkApplied(migrations: Migration[], applied: readonly { number: number; checksum: string }[]): void {
   const newest = applied.at(-1)?.number ?? 0;
   if (newest > migrations.length) {
     throw new StoreVersionError(

@@ -344,6 +344,21 @@ export interface StoragePoolsTable {
   observed_at: Time;
 }
 
+export interface BackupRequestsTable {
+  id: Generated<string>;
+  asked_at: Time;
+  timelines: Generated<number>;
+  timelines_done: Generated<number>;
+  problems: ColumnType<readonly BackupProblem[], string | undefined, string>;
+  snapshots_at: OptionalTime;
+}
+
+/** Something that a backup holds only as it was earlier, or not at all. */
+export interface BackupProblem {
+  readonly timeline_id: string;
+  readonly reason: string;
+}
+
 export interface Schema {
   users: UsersTable;
   organizations: OrganizationsTable;
@@ -365,6 +380,7 @@ export interface Schema {
   workers: WorkersTable;
   installation: InstallationTable;
   storage_pools: StoragePoolsTable;
+  backup_requests: BackupRequestsTable;
 }
 
 export type UserRow = Selectable<UsersTable>;
@@ -381,3 +397,4 @@ export type EndpointRow = Selectable<EndpointsTable>;
 export type RoleRow = Selectable<RolesTable>;
 export type DatabaseRow = Selectable<DatabasesTable>;
 export type OperationRow = Selectable<OperationsTable>;
+export type BackupRequestRow = Selectable<BackupRequestsTable>;

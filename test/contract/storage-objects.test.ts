@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { createDirectoryObjects } from '../../src/drivers/objects/directory/driver.ts';
 import { chunksBelow } from '../../src/engine/objects/chunks.ts';
 import { putSealed } from '../../src/engine/objects/sealed.ts';
-import { chunksOf, fetchVolume, putVolume, storedBytes } from '../../src/engine/objects/volumes.ts';
+import { chunksOf, fetchVolume, putVolume, readStoredVolume } from '../../src/engine/objects/volumes.ts';
 import { describeStorage, OTHER_OWNER, OWNER } from '../support/storage-target.ts';
 import { readTree, writeTree } from '../support/tree.ts';
 
@@ -74,7 +74,7 @@ describeStorage('a volume in object storage', (target) => {
     const ref = await make('sent', files());
     const there = place('whole');
     const bytes = await putVolume(driver, ref, there);
-    assert.equal(await storedBytes(there), bytes);
+    assert.equal((await readStoredVolume(there)).bytes, bytes);
     const back = await fetchVolume(driver, { ...there, id: 'fetched', owner: OTHER_OWNER });
     assert.deepEqual(readTree(driver.path(back)), readTree(driver.path(ref)));
     for (const id of ['sent', 'fetched']) await driver.ensureDeleted(id);

@@ -1,5 +1,6 @@
 import type { TimelineId } from '../../domain/ids.ts';
 import type { ComputeRef } from '../../drivers/compute/contract.ts';
+import { isBackupUnderWay } from '../../store/backup-requests.ts';
 import {
   findRunningSnapshotNeeds,
   findTimelinesWithSnapshots,
@@ -82,11 +83,15 @@ async function takeRunning(ctx: EngineContext, need: RunningNeed, signal: AbortS
     copy: (id) => cloneRunning(ctx, { source: need, compute: need.compute, id, owner: snapshotOwner(), signal }),
   });
   // A server that writes much makes many.
-  await thinTimeline(ctx, need);
+  if (!(await isBackupUnderWay(ctx.store))) await thinTimeline(ctx, need);
 }
 
-/** Removes snapshots that the windows of their projects have left behind, and those that stand too close for their age. */
+/**
+ * Removes snapshots that the windows of their projects have left behind, and those that stand too close for their age; none
+ * while a backup is made, which may be reading them.
+ */
 export async function thinSnapshots(ctx: EngineContext): Promise<void> {
+  if (await isBackupUnderWay(ctx.store)) return;
   let timelines = await findTimelinesWithSnapshots(ctx.store, { after: FIRST_ID });
   while (timelines.length > 0) {
     await forEach(ctx, 'thinning', timelines, (timeline) => thinTimeline(ctx, timeline));

@@ -4,6 +4,7 @@ import type { ArchivedFile } from '../../drivers/archive/contract.ts';
 import { readControlFile } from '../../postgres/control-file.ts';
 import { walSegmentName } from '../../postgres/wal-segment.ts';
 import { type ArchivedTimeline, findArchivedTimeline } from '../../store/archives.ts';
+import { isBackupUnderWay } from '../../store/backup-requests.ts';
 import { findDamages, resolveDamage, resolveDamages } from '../../store/history-damages.ts';
 import type { EngineContext } from '../context.ts';
 import { stopPoint } from '../stop-point.ts';
@@ -43,7 +44,8 @@ export async function tendArchive(ctx: EngineContext, id: TimelineId): Promise<v
   const oldest = await oldestNeeded(ctx, id);
   const floor = oldest && walSegmentName(oldest.pg_timeline, parseLsn(oldest.redo_lsn), oldest.wal_segment_bytes);
   const spare = archived.filter((file) => isSpare(file, floor, timeline));
-  if (spare.length > 0) {
+  // A backup reads what it has seen to be there.
+  if (spare.length > 0 && !(await isBackupUnderWay(ctx.store))) {
     await ctx.archive.ensureRemoved(
       id,
       spare.map(({ name }) => name),

@@ -9,6 +9,8 @@ export interface Chunks {
   /** The chunk is there; its name. */
   put(bytes: Buffer, signal?: AbortSignal): Promise<string>;
   get(name: string, signal?: AbortSignal): Promise<Buffer>;
+  /** The object that holds it. */
+  keyOf(name: string): string;
   /** Bytes of what was sent so far, as stored. */
   readonly sent_bytes: number;
 }
@@ -25,6 +27,7 @@ export function chunksBelow(objects: ObjectStore, prefix: string): Chunks {
     return names;
   };
   return {
+    keyOf,
     get sent_bytes() {
       return sent_bytes;
     },

@@ -13,16 +13,18 @@ const ZEROS = Buffer.alloc(CHUNK_BYTES);
 const FORMAT = 1;
 
 /** `bytes` of a file: from a chunk, or zeros. */
-type Piece = { readonly chunk: string; readonly offset: number; readonly bytes: number } | { readonly zeros: number };
+export type Piece =
+  | { readonly chunk: string; readonly offset: number; readonly bytes: number }
+  | { readonly zeros: number };
 
-interface StoredEntry {
+export interface StoredEntry {
   readonly path: string;
   readonly kind: VolumeEntry['kind'];
   readonly mode: number;
   readonly pieces: readonly Piece[];
 }
 
-interface StoredVolume {
+export interface StoredVolume {
   readonly format: number;
   readonly bytes: number;
   readonly entries: readonly StoredEntry[];
@@ -56,6 +58,8 @@ export async function putVolume(storage: StorageDriver, volume: VolumeRef, to: O
   } finally {
     await packer.settled();
   }
+  // Its removal begins with its name: one that still has it has lost no file meanwhile.
+  if (!(await storage.find(volume.id))) throw new Error(`volume ${volume.id} was deleted while it was sent`);
   const list: StoredVolume = { format: FORMAT, bytes, entries };
   await putSealed(to.objects, to.key, Buffer.from(JSON.stringify(list)), to.signal);
   return bytes;
@@ -127,14 +131,15 @@ export function fetchVolume(storage: StorageDriver, { id, owner, ...from }: Fetc
   return storage.ensureCreated(
     id,
     async (root) => {
-      const { entries } = await readList(from);
+      const { entries } = await readStoredVolume(from);
       const directories = entries.filter(({ kind }) => kind === 'directory');
       for (const { path } of directories) await mkdir(join(root, path), { mode: 0o700 });
-      const fetch = fetcher(from);
+      const fetch = chunkFetcher(from);
       const files = entries.filter(({ kind }) => kind === 'file');
       const fetchOn = async () => {
         try {
-          for (let file = files.shift(); file; file = files.shift()) await writeFile(root, file, fetch, from.signal);
+          for (let file = files.shift(); file; file = files.shift())
+            await writeStoredFile(root, file, fetch, from.signal);
         } finally {
           // All are done, or none is worth having.
           files.length = 0;
@@ -149,16 +154,14 @@ export function fetchVolume(storage: StorageDriver, { id, owner, ...from }: Fetc
   );
 }
 
-/** Logical bytes of a stored volume, to know whether there is room for it. */
-export const storedBytes = async (from: ObjectVolume): Promise<number> => (await readList(from)).bytes;
-
 /** Every chunk that a stored volume is made of, so that what no volume needs can be found. */
 export async function chunksOf(from: ObjectVolume): Promise<Set<string>> {
-  const { entries } = await readList(from);
+  const { entries } = await readStoredVolume(from);
   return new Set(entries.flatMap(({ pieces }) => pieces.flatMap((piece) => ('chunk' in piece ? [piece.chunk] : []))));
 }
 
-async function readList({ objects, key, signal }: ObjectVolume): Promise<StoredVolume> {
+/** What a volume is made of, by the list that was put last. */
+export async function readStoredVolume({ objects, key, signal }: ObjectVolume): Promise<StoredVolume> {
   const list = JSON.parse((await getSealed(objects, key, signal)).toString()) as StoredVolume;
   if (list.format !== FORMAT) {
     throw new Error(`${key} in ${objects.place} was written by a newer Coppice (format ${list.format})`);
@@ -173,7 +176,7 @@ async function readList({ objects, key, signal }: ObjectVolume): Promise<StoredV
 }
 
 /** Fetches chunks; the last few that small files share are kept. */
-function fetcher({ chunks, signal }: ObjectVolume): (name: string) => Promise<Buffer> {
+export function chunkFetcher({ chunks, signal }: ObjectVolume): (name: string) => Promise<Buffer> {
   const kept = new Map<string, Promise<Buffer>>();
   return (name) => {
     const there = kept.get(name);
@@ -186,7 +189,8 @@ function fetcher({ chunks, signal }: ObjectVolume): (name: string) => Promise<Bu
   };
 }
 
-async function writeFile(
+/** Makes a file below the root of a volume that nobody else reaches. */
+export async function writeStoredFile(
   root: string,
   { path, mode, pieces }: StoredEntry,
   fetch: (name: string) => Promise<Buffer>,

@@ -132,3 +132,16 @@ alter table endpoints
   add column replica_timeline_id uuid references timelines,
   add column replica_lag_bytes bigint,
   add column replica_lag_seconds double precision;
+
+-- A backup that somebody makes and waits with until the engine has taken the snapshots that it will be of.
+create table backup_requests (
+  id uuid primary key default gen_random_uuid(),
+  asked_at timestamptz not null default clock_timestamp(),
+  -- observed: timelines to take one of, those that are done, and what could not be taken
+  timelines integer not null default 0,
+  timelines_done integer not null default 0,
+  problems jsonb not null default '[]',
+  snapshots_at timestamptz
+);
+create trigger announce after insert or update of asked_at on backup_requests
+  for each row execute function announce('backup', 'id');
