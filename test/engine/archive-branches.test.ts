@@ -54,17 +54,76 @@ describe('an archived branch', { timeout: 600_000 }, () => {
     return [...volumes, ...archives].filter((name) => known.has(name));
   };
 
+  const settle = () => coppice.settled(parent.id);
+
   it('leaves nothing on this machine when nobody has touched it for long, and is whole when somebody connects', async () => {
     const child = await createChild();
     await query(child.uri, "insert into held values ('child')");
     const timeline = await timelineOf(child);
     await child.suspend();
     await untilArchived(child);
-    await coppice.settled(parent.id);
+    await settle();
     assert.deepEqual(await local(timeline), []);
     assert.ok((await stored(timeline)).includes('list'));
     assert.deepEqual(await names(child.uri), ['child', 'parent']);
     assert.equal((await shown(child)).current_state, 'ready');
     await until(async () => (await stored(timeline)).length === 0, { what: 'the objects to be removed' });
+    assert.equal((await shown(parent)).current_state, 'ready', 'the default branch stays');
+  });
+
+  it('has its past when it comes back, for a branch at a point', async () => {
+    const child = await createChild();
+    await query(child.uri, "insert into held values ('before')");
+    const [{ lsn }] = await query(child.uri, 'select pg_current_wal_insert_lsn()::text as lsn');
+    await query(child.uri, 'delete from held');
+    // Several segments, which are archived.
+    await query(child.uri, 'create table filler as select repeat(md5(i::text), 30) from generate_series(1, 5000) i');
+    await child.suspend();
+    await untilArchived(child);
+    await settle();
+    const past = await createChild({ parent_id: child.branch_id, parent_lsn: lsn });
+    assert.deepEqual(await names(past.uri), ['before', 'parent']);
+    assert.deepEqual(await names(child.uri), []);
+  });
+
+  it('is archived after its children, and comes back with them', async () => {
+    const upper = await createChild({ name: 'upper' });
+    const lower = await createChild({ name: 'lower', parent_id: upper.branch_id });
+    await upper.suspend();
+    await query(lower.uri, "insert into held values ('lower')");
+    await lower.suspend();
+    await untilArchived(upper);
+    assert.equal((await shown(lower)).current_state, 'archived', 'not before its child');
+    assert.deepEqual(await names(lower.uri), ['lower', 'parent']);
+    await settle();
+    assert.equal((await shown(upper)).current_state, 'ready');
+  });
+
+  it('goes from object storage when it is deleted', async () => {
+    const { branch } = await coppice.must('POST', `${parent.path}/branches`, { branch: { archived: true } });
+    const made = { ...parent, branch_id: branch.id, branch_path: `${parent.path}/branches/${branch.id}` };
+    await settle();
+    assert.equal((await shown(made)).current_state, 'archived');
+    const timeline = await timelineOf(made);
+    assert.ok((await stored(timeline)).includes('list'));
+    assert.deepEqual(await local(timeline), []);
+    await coppice.must('DELETE', made.branch_path);
+    await settle();
+    assert.deepEqual(await stored(timeline), []);
+  });
+
+  it('is restored without being brought back, and from it others are', async () => {
+    const target = await createChild({ name: 'target' });
+    const source = await createChild({ name: 'source' });
+    await query(source.uri, "insert into held values ('source')");
+    for (const one of [target, source]) await one.suspend();
+    for (const one of [target, source]) await untilArchived(one);
+    await settle();
+    await coppice.must('POST', `${target.branch_path}/restore`, { source_branch_id: source.branch_id });
+    await settle();
+    assert.deepEqual(await names(target.uri), ['parent', 'source']);
+    const brought = (await parent.operations()).filter(({ action }) => action === 'timeline_unarchive');
+    assert.ok(brought.some(({ branch_id }) => branch_id === source.branch_id));
+    assert.ok(!brought.some(({ branch_id }) => branch_id === target.branch_id));
   });
 });
