@@ -25,7 +25,7 @@ export async function measure(options: MeasureOptions): Promise<Figure[]> {
   const rounds = roundsOf(options, ROUNDS);
   const large_bytes = options.quick ? QUICK_LARGE_BYTES : LARGE_BYTES;
   // The parent's log is kept, and snapshots of it while it was filled.
-  await using installation = await startInstallation({ pool_gib: options.quick ? 4 : 32 });
+  await using installation = await startInstallation(options, { pool_gib: options.quick ? 4 : 32 });
   const parentOf = async (bytes: number) => {
     options.tell(`filling a parent of ${sizeText(bytes)}`);
     const project = await createProject(installation);

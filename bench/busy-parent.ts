@@ -1,10 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
+import { until } from '../test/support/until.ts';
 import { inspectCompute } from './bare-server.ts';
 import { firstRow, withClient } from './first-row.ts';
 import { createProject, type Installation, type Project, untilQuiet } from './installation.ts';
 import { fillPgbench } from './pgbench.ts';
 
+/** It begins with a checkpoint of everything that was filled in. */
+const SNAPSHOT_TIMEOUT_MS = 300_000;
 const BEAT_INTERVAL_MS = 100;
 /** A commit this much older than the point may be the last one before it. */
 const BEAT_TOLERANCE_MS = 3000;
@@ -49,17 +52,30 @@ export async function makeBusyParent(
     await client.query('insert into beats (at) values (clock_timestamp())');
   });
   await keepHistory(installation, project, history_seconds);
-  const { layout, record } = inspectCompute(installation, project.endpoint_id);
   const { rows } = await coppice.ownDatabase(
     `select timeline_id from coppice.branches where id = '${project.branch_id}'`,
   );
+  const { timeline_id } = rows[0];
+  await untilHistoryBegins(installation, timeline_id);
+  const { layout, record } = inspectCompute(installation, project.endpoint_id);
   return {
     project,
     socket_directory: layout.socket_directory,
-    timeline_id: rows[0].timeline_id,
+    timeline_id,
     volume: record.data_directory,
     owner: record.owner,
   };
+}
+
+/** Nothing can be asked for before the first snapshot. */
+async function untilHistoryBegins({ coppice }: Installation, timeline_id: string): Promise<void> {
+  const begun = async () => {
+    const { rows } = await coppice.ownDatabase(
+      `select from coppice.timeline_snapshots where timeline_id = '${timeline_id}' and taken_at is not null`,
+    );
+    return rows.length > 0;
+  };
+  await until(begun, { what: 'the first snapshot', timeout_ms: SNAPSHOT_TIMEOUT_MS, interval_ms: 500 });
 }
 
 /** Changes how long the project's history is. */
@@ -72,6 +88,8 @@ export async function keepHistory(installation: Installation, project: Project, 
 /** A session of the platform's role on a server's own socket. */
 export async function openSocket(socket_directory: string): Promise<pg.Client> {
   const client = new pg.Client({ host: socket_directory, port: 5432, user: 'cloud_admin', database: 'neondb' });
+  // Whoever asks hears of it; a server that is stopped while things are cleaned up after an error ends nobody.
+  client.on('error', () => undefined);
   await client.connect();
   return client;
 }

@@ -14,7 +14,7 @@ const MAJOR = 17;
 /** How long a new project takes from the POST to the first row, beside an initdb by hand and a start of what it made. */
 export async function measure(options: MeasureOptions): Promise<Figure[]> {
   options.tell('starting');
-  await using installation = await startInstallation({ pool_gib: 2 });
+  await using installation = await startInstallation(options, { pool_gib: 2 });
   await using bare = await makeBareDirectory();
   const { endpoint_id } = await createProject(installation);
   const { program, layout } = inspectCompute(installation, endpoint_id);

@@ -49,7 +49,7 @@ const ROWS: readonly { readonly sslmode: SslMode; readonly mode: QueryMode; read
 export async function measure(options: MeasureOptions): Promise<Figure[]> {
   const rounds = roundsOf(options, ROUNDS, 2);
   const seconds = options.quick ? 2 : ROUND_SECONDS;
-  await using installation = await startInstallation({ pool_gib: 4 });
+  await using installation = await startInstallation(options, { pool_gib: 4 });
   // Of the machine's size: what stands in front is measured, not the compute's share of the CPU.
   const project = await createProject(installation, {
     default_endpoint_settings: { autoscaling_limit_min_cu: 2, autoscaling_limit_max_cu: 2 },

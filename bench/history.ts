@@ -50,7 +50,7 @@ const QUICK: Extent = {
 export async function measure(options: MeasureOptions): Promise<Figure[]> {
   const extent = options.quick ? QUICK : FULL;
   const rounds = roundsOf(options, ROUNDS);
-  await using installation = await startInstallation(extent);
+  await using installation = await startInstallation(options, extent);
   options.tell(`filling a parent of ${extent.size}`);
   const parent = await makeBusyParent(installation, extent);
   const figures = await measureUnderLoad(options, installation, parent, { extent, rounds });

@@ -16,7 +16,7 @@ const QUICK = { watched_ms: 10_000, settle_ms: 10_000 };
 export async function measure(options: MeasureOptions): Promise<Figure[]> {
   const rounds = roundsOf(options, ROUNDS, 2);
   const watched_ms = options.quick ? QUICK.watched_ms : WATCHED_MS;
-  await using installation = await startInstallation({ pool_gib: 2 });
+  await using installation = await startInstallation(options, { pool_gib: 2 });
   const project = await createProject(installation);
   await putToSleep(installation, project);
   options.tell('letting it settle');

@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../test/support/coppice.ts';
 import { until } from '../test/support/until.ts';
 import { requireFreeSpace } from './machine.ts';
+import type { MeasureOptions } from './section.ts';
 
 const run = promisify(execFile);
 const PROGRAM = fileURLToPath(new URL('../bin/coppice.ts', import.meta.url));
@@ -39,8 +40,11 @@ export interface Project {
   readonly connection_uri: string;
 }
 
-/** Starts a Coppice on an XFS pool in a file, with the settings that people get. */
-export async function startInstallation({ pool_gib }: { pool_gib: number }): Promise<Installation> {
+/** Starts a Coppice on an XFS pool in a file, with the settings that people get but for those that were asked for. */
+export async function startInstallation(
+  { settings }: Pick<MeasureOptions, 'settings'>,
+  { pool_gib }: { pool_gib: number },
+): Promise<Installation> {
   await requireFreeSpace(pool_gib * GIB + MARGIN_BYTES);
   const data_directory = await makeDataDirectory();
   await using undo = new AsyncDisposableStack();
@@ -49,7 +53,7 @@ export async function startInstallation({ pool_gib }: { pool_gib: number }): Pro
   undo.defer(async () => void (await run(process.execPath, [PROGRAM, 'pool', 'unmount'], { env })));
   await run(process.execPath, [PROGRAM, 'pool', 'create', '--size', `${pool_gib}G`], { env });
   const pool = join(data_directory, 'pool/mount');
-  let coppice = await startCoppice({ data_directory });
+  let coppice = await startCoppice({ data_directory, env: settings });
   undo.defer(() => coppice.stop());
   const stopping = undo.move();
   return {
@@ -61,7 +65,7 @@ export async function startInstallation({ pool_gib }: { pool_gib: number }): Pro
     restart: async (env) => {
       // An orderly stop would stop the computes, too.
       await coppice.kill();
-      coppice = await startCoppice({ data_directory, env });
+      coppice = await startCoppice({ data_directory, env: { ...settings, ...env } });
     },
     [Symbol.asyncDispose]: () => stopping.disposeAsync(),
   };

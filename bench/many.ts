@@ -21,7 +21,7 @@ const MB = 1024 ** 2;
 export async function measure(options: MeasureOptions): Promise<Figure[]> {
   const count = options.rounds ?? (options.quick ? QUICK_PROJECTS : PROJECTS);
   options.tell(`making ${count} projects, seed ${options.seed}`);
-  await using installation = await startInstallation({ pool_gib: options.quick ? 4 : 12 });
+  await using installation = await startInstallation(options, { pool_gib: options.quick ? 4 : 12 });
   const failures: string[] = [];
   const used_before = await usedBytes(installation.pool);
   const projects = await makeSleeping(installation, count, options, failures);

@@ -17,7 +17,7 @@ const SECTIONS: Readonly<Record<string, () => Promise<Section>>> = {
   history: () => import('./history.ts'),
 };
 
-const USAGE = `npm run bench -- [${Object.keys(SECTIONS).join('|')}]... [--rounds N] [--json file] [--quick] [--seed N]`;
+const USAGE = `npm run bench -- [${Object.keys(SECTIONS).join('|')}]... [--rounds N] [--json file] [--quick] [--seed N] [--set COPPICE_NAME=value]...`;
 const ROUNDS_MIN = 7;
 const FAILURE_CHARACTERS = 5000;
 const FAILURE_LINE_CHARACTERS = 300;
@@ -28,6 +28,7 @@ interface Wanted {
   readonly json?: string;
   readonly quick: boolean;
   readonly seed: number;
+  readonly settings: Readonly<Record<string, string>>;
 }
 
 interface Failure {
@@ -43,6 +44,7 @@ function readArguments(): Wanted {
       json: { type: 'string' },
       quick: { type: 'boolean', default: false },
       seed: { type: 'string' },
+      set: { type: 'string', multiple: true, default: [] },
     },
   });
   const unknown = positionals.filter((name) => !(name in SECTIONS));
@@ -57,8 +59,15 @@ function readArguments(): Wanted {
     rounds,
     json: values.json,
     quick: values.quick,
+    settings: readSettings(values.set),
     seed: values.seed === undefined ? Math.floor(Math.random() * 2 ** 32) : Number(values.seed),
   };
+}
+
+function readSettings(given: readonly string[]): Record<string, string> {
+  const pairs = given.map((text) => /^(COPPICE_[A-Z_]+)=(.*)$/.exec(text) ?? []);
+  if (pairs.some(([all]) => all === undefined)) throw new Error('--set takes COPPICE_NAME=value');
+  return Object.fromEntries(pairs.map(([, name, value]) => [name, value]));
 }
 
 /** The first interrupt lets the section at work clean up after itself, which takes seconds; the second one does not. */

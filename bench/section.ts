@@ -6,6 +6,8 @@ export interface MeasureOptions {
   readonly rounds?: number;
   /** A few rounds and small data, for trying out; never for figures that are published. */
   readonly quick: boolean;
+  /** Of Coppice, by the names of their variables: in place of those that people get. */
+  readonly settings: Readonly<Record<string, string>>;
   /** Seeds whatever is random. */
   readonly seed: number;
   /** Aborted when the person wants to stop; sections look at it between rounds. */

@@ -14,7 +14,7 @@ const PEER = 'bare start of the same server on the same files, to its first row'
 export async function measure(options: MeasureOptions): Promise<Figure[]> {
   const rounds = roundsOf(options, ROUNDS, 7);
   options.tell('starting');
-  await using installation = await startInstallation({ pool_gib: 2 });
+  await using installation = await startInstallation(options, { pool_gib: 2 });
   await using bare = await makeBareDirectory();
   const project = await createProject(installation);
   const peer = await bareServerOf(installation, project.endpoint_id, bare.path);
