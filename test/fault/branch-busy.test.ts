@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { open, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import pg from 'pg';
 import { type Bank, type Counts, checkBank, openBank } from '../support/bank.ts';
 import { startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { query } from '../support/customer.ts';
 import { cannotMount, mountFilesystem, type TestFilesystem } from '../support/filesystem.ts';
 import { createLiveProject, dataDirectoryOf, type LiveProject, liveProject } from '../support/live-project.ts';
 import { seededRandom, testSeed } from '../support/random.ts';
@@ -31,10 +32,7 @@ describe('branches of a busy parent without a checkpoint', { timeout: ROUNDS * 1
       data_directory: join(filesystem.path, 'd'),
       env: { COPPICE_BRANCH_WITHOUT_CHECKPOINT: 'true', COPPICE_SNAPSHOT_WAL_BYTES: '64MB' },
     });
-    parent = await createLiveProject(coppice, {
-      history_retention_seconds: 60,
-      default_endpoint_settings: { autoscaling_limit_min_cu: 1, autoscaling_limit_max_cu: 1 },
-    });
+    parent = await createLiveProject(coppice, { history_retention_seconds: 60 });
     bank = await openBank(() => connectTo(parent.endpoint_id), random);
   });
   after(async () => {
@@ -102,5 +100,61 @@ describe('branches of a busy parent without a checkpoint', { timeout: ROUNDS * 1
     await session.end();
     const label = await branch({ parent_lsn: point.lsn }, (past) => checkBank(past, point));
     assert.match(label, /^BACKUP FROM: standby$/m);
+  });
+});
+
+describe('a branch whose parent has lost log since its last checkpoint', {
+  timeout: 300_000,
+  skip: cannotMount,
+}, () => {
+  let filesystem: TestFilesystem;
+  let coppice: TestCoppice;
+
+  before(async () => {
+    filesystem = await mountFilesystem('xfs', 2 * GIB);
+    const env = { COPPICE_BRANCH_WITHOUT_CHECKPOINT: 'true' };
+    coppice = await startCoppice({ data_directory: join(filesystem.path, 'd'), env });
+  });
+  after(async () => {
+    await coppice?.stop();
+    await filesystem?.remove();
+  });
+
+  /** A parent without a history, so that its log is nowhere else; and how a branch of it was made in the end. */
+  const branchAfter = async (lose: (segment: string) => Promise<void>): Promise<{ label: string; rows: number }> => {
+    const parent = await createLiveProject(coppice, { history_retention_seconds: 0 });
+    await query(parent.uri, 'create table written as select 1 as n');
+    const wal = join(await dataDirectoryOf(parent.uri), 'pg_wal');
+    for (let n = 0; n < 4; n++) {
+      await query(
+        parent.uri,
+        "insert into written select 1 from pg_logical_emit_message(true, 'a', repeat('x', 1000000))",
+      );
+    }
+    const segments = (await readdir(wal)).filter((name) => /^[0-9A-F]{24}$/.test(name)).sort();
+    await lose(join(wal, segments.at(-3)!));
+    const created = await coppice.must('POST', `${parent.path}/branches`, { endpoints: [{ type: 'read_write' }] });
+    await coppice.settled(parent.id);
+    const { uri } = liveProject(coppice, { ...created, project: undefined });
+    const [{ rows }] = await query(uri, 'select count(*)::int as rows from written');
+    const label = await readFile(join(await dataDirectoryOf(uri), 'backup_label.old'), 'utf8');
+    return { label, rows };
+  };
+
+  it('is made with a checkpoint when a segment is gone', async () => {
+    const { label, rows } = await branchAfter((segment) => rm(segment));
+    assert.equal(rows, 5);
+    assert.match(label, /^BACKUP FROM: primary$/m);
+    assert.match(coppice.output(), /a running server is copied with a checkpoint instead/);
+  });
+
+  it('is thrown away and made with a checkpoint when a segment cannot be replayed', async () => {
+    const { label, rows } = await branchAfter(async (segment) => {
+      await using file = await open(segment, 'r+');
+      await file.write(Buffer.alloc(8192), 0, 8192, 128 * 1024);
+    });
+    assert.equal(rows, 5);
+    assert.match(label, /^BACKUP FROM: primary$/m);
+    assert.match(coppice.output(), /a copy without a checkpoint is thrown away and made anew/);
   });
 });
