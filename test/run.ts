@@ -2,7 +2,9 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, globSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
+import { removeDataDirectory, startCoppice } from './support/coppice.ts';
 import { endProcesses, findLeftovers, mountsBelow, processesUsing } from './support/leftovers.ts';
+import { offerStartedDirectory } from './support/started-directory.ts';
 import { runSuites, type SuiteCounts, type SuiteResult } from './support/suite-run.ts';
 
 /**
@@ -15,8 +17,35 @@ const root = join(import.meta.dirname, '..');
 const LIGHT_DIRECTORIES = ['test/tidy/', 'test/unit/'];
 /** What is known of Postgres is tried on servers. */
 const SERVER_TESTS = 'test/unit/postgres-';
-const HEAVY_CONCURRENCY = 2;
+/** More than there are cores may pay where the files mostly wait. */
+const HEAVY_CONCURRENCY = Number(process.env.COPPICE_TEST_CONCURRENCY ?? 2);
+/** Begun first, the slowest before the others, so that no long one is left alone at the end. */
+const SLOWEST_FIRST = [
+  'test/fault/kill-in-operation',
+  'test/engine/restore',
+  'test/clients/schema',
+  'test/engine/api-snapshots',
+  'test/engine/snapshots',
+  'test/engine/branches',
+  'test/engine/archive',
+  'test/engine/random-history',
+  'test/engine/full-pool',
+  'test/engine/hung-compute',
+  'test/fault/archive',
+  'test/fault/start-refusals',
+  'test/clients/command-line',
+  'test/api/neonctl',
+  'test/engine/restarts',
+  'test/engine/replicas',
+  'test/engine/time-travel',
+  'test/contract/wal-reader',
+  'test/unit/postgres-backup',
+];
 const SLOWEST_SHOWN = 8;
+/** Below the directory of the run: what Node has made of our modules, which hundreds of processes read. */
+const COMPILE_CACHE = 'compiled';
+/** For fewer it does not pay to prepare a data directory. */
+const STARTED_FROM_FILES = 3;
 
 const print = (text: string): void => void process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 
@@ -26,6 +55,7 @@ function cleanEnvironment(directory: string): void {
     if (/^(PG|NEON_|COPPICE_(?!TEST_))/.test(name)) delete process.env[name];
   }
   process.env.TMPDIR = directory;
+  process.env.NODE_COMPILE_CACHE = join(directory, COMPILE_CACHE);
 }
 
 /** Short, since socket paths end at 107 bytes, and open to be walked through by the users that servers run under. */
@@ -42,16 +72,32 @@ function runTool(title: string, command: string, words: string[]): boolean {
   return status === 0;
 }
 
+/** What is not on the list comes last: the index of -1 becomes the largest there is. */
+const rank = (name: string): number => SLOWEST_FIRST.findIndex((start) => name === `${start}.test.ts`) >>> 0;
+
 function testFiles(patterns: readonly string[]): { light: string[]; heavy: string[] } {
   const names = globSync('test/**/*.test.ts', { cwd: root })
     .filter((name) => patterns.length === 0 || patterns.some((pattern) => name.includes(pattern)))
-    .sort();
+    .sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
   const isLight = (name: string): boolean =>
     LIGHT_DIRECTORIES.some((directory) => name.startsWith(directory)) && !name.startsWith(SERVER_TESTS);
   return {
     light: names.filter(isLight).map((name) => join(root, name)),
     heavy: names.filter((name) => !isLight(name)).map((name) => join(root, name)),
   };
+}
+
+/** What a Coppice leaves that was started once, for tests to begin with. Without it they make their own. */
+async function prepareStartedDirectory(): Promise<string | undefined> {
+  try {
+    const coppice = await startCoppice();
+    await coppice.stop();
+    offerStartedDirectory(coppice.data_directory);
+    return coppice.data_directory;
+  } catch (error) {
+    print(`no data directory was prepared for tests: ${(error as Error).message}`);
+    return undefined;
+  }
 }
 
 /** Ends what is still there and removes the directory, unless something is mounted below it. */
@@ -87,7 +133,7 @@ function printSlowest(results: readonly SuiteResult[]): void {
 }
 
 async function main(patterns: readonly string[]): Promise<number> {
-  const started = performance.now();
+  const began = performance.now();
   const files = testFiles(patterns);
   if (files.light.length + files.heavy.length === 0) {
     print(`no test file's path holds ${patterns.map((pattern) => `"${pattern}"`).join(' or ')}`);
@@ -105,12 +151,14 @@ async function main(patterns: readonly string[]): Promise<number> {
     sweep(directory);
     process.exit(130);
   });
-  const results = [
-    await runSuites({ files: files.light, concurrency: availableParallelism(), root, print }),
-    await runSuites({ files: files.heavy, concurrency: HEAVY_CONCURRENCY, root, print }),
-  ];
+  const light = await runSuites({ files: files.light, concurrency: availableParallelism(), root, print });
+  const started = files.heavy.length > STARTED_FROM_FILES ? await prepareStartedDirectory() : undefined;
+  const heavy = await runSuites({ files: files.heavy, concurrency: HEAVY_CONCURRENCY, root, print });
+  const results = [light, heavy];
   if (results.some(({ success }) => !success)) problems.push('tests');
 
+  if (started) await removeDataDirectory(started);
+  rmSync(join(directory, COMPILE_CACHE), { recursive: true, force: true });
   const leftovers = await findLeftovers(directory);
   sweep(directory);
   if (leftovers.length > 0) problems.push(`left behind by tests:\n  ${leftovers.join('\n  ')}`);
@@ -122,7 +170,7 @@ async function main(patterns: readonly string[]): Promise<number> {
 
   printSlowest(results);
   print(problems.length === 0 ? '\nall well' : `\nFAILED: ${problems.join(', ')}`);
-  printSummary(results, performance.now() - started);
+  printSummary(results, performance.now() - began);
   return problems.length === 0 ? 0 : 1;
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { isProcess } from '../../src/drivers/compute/process/processes.ts';
-import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { makeStartedDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { connect, query, refusal } from '../support/customer.ts';
 import { createLiveProject, dataDirectoryOf, type LiveProject, postmasterPid } from '../support/live-project.ts';
 import { until } from '../support/until.ts';
@@ -26,7 +26,7 @@ describe('Coppice is started again', { timeout: 240_000 }, () => {
     (await coppice.must('GET', endpoint_path)).endpoint.current_state;
 
   before(async () => {
-    data_directory = await makeDataDirectory();
+    data_directory = await makeStartedDirectory();
     await start();
     project = await createLiveProject(coppice);
     other = await createLiveProject(coppice);

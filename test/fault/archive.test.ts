@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { makeStartedDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { query } from '../support/customer.ts';
 import { cannotMount, system } from '../support/filesystem.ts';
 import { type LiveArchive, liveArchive } from '../support/live-archive.ts';
@@ -23,7 +23,7 @@ describe('archives on a disk that is full', { timeout: 240_000, skip: cannotMoun
   let other: LiveProject;
 
   before(async () => {
-    data_directory = await makeDataDirectory();
+    data_directory = await makeStartedDirectory();
     disk = join(data_directory, 'storage/archive');
     await mkdir(disk, { recursive: true });
     await system('mount', '-t', 'tmpfs', '-o', 'size=8M,mode=0711', 'coppice-test', disk);
@@ -94,7 +94,7 @@ describe('Coppice is killed while it looks after an archive', { timeout: 400_000
   };
 
   before(async () => {
-    data_directory = await makeDataDirectory();
+    data_directory = await makeStartedDirectory();
     await start();
     project = await createLiveProject(coppice);
     archive = await liveArchive(coppice, project);

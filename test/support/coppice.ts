@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
+import { copyStartedDirectory } from './started-directory.ts';
 import { until } from './until.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -44,21 +45,29 @@ export interface TestCoppice {
 
 export interface CoppiceOptions {
   readonly env?: Readonly<Record<string, string>>;
-  /** Of an earlier one; else a new one, which `removeDataDirectory` removes. */
+  /** Of an earlier one; else one of `makeStartedDirectory`, which `removeDataDirectory` removes. */
   readonly data_directory?: string;
   /** What `up` is started with, besides the ports. */
   readonly flags?: readonly string[];
 }
 
+/** For a data directory that is not there yet. */
 export async function makeDataDirectory(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'cop-'));
   await chmod(directory, 0o711);
   return join(directory, 'd');
 }
 
+/** A data directory in which a Coppice was started before, if the run has one to copy: that saves the first start. */
+export async function makeStartedDirectory(): Promise<string> {
+  const data_directory = await makeDataDirectory();
+  await copyStartedDirectory(data_directory);
+  return data_directory;
+}
+
 /** Starts a Coppice on free ports and waits until it is ready. */
 export async function startCoppice(options: CoppiceOptions = {}): Promise<TestCoppice> {
-  const data_directory = options.data_directory ?? (await makeDataDirectory());
+  const data_directory = options.data_directory ?? (await makeStartedDirectory());
   const { child, output } = spawnCoppice({ ...options, data_directory });
   const ended = () => child.exitCode !== null || child.signalCode !== null;
   await until(() => output().includes('Coppice is ready') || ended(), {
@@ -121,6 +130,8 @@ export function spawnCoppice({ env = {}, flags = [], data_directory }: CoppiceOp
     env: {
       PATH: process.env.PATH,
       HOME: process.env.HOME,
+      // Of the run: our own modules are read and compiled once, and not at each of hundreds of starts.
+      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
       TMPDIR: tmpdir(),
       COPPICE_DATA_DIR: data_directory,
       COPPICE_API_PORT: '0',
@@ -149,7 +160,7 @@ async function callApi(port: number, method: string, path: string, body?: unknow
   return { status: response.status, headers: response.headers, body: text === '' ? undefined : JSON.parse(text) };
 }
 
-/** Removes what `makeDataDirectory` made. */
+/** Removes what `makeDataDirectory` or `makeStartedDirectory` made. */
 export async function removeDataDirectory(data_directory: string): Promise<void> {
   await rm(join(data_directory, '..'), { recursive: true, force: true, maxRetries: 3 });
 }

@@ -20,6 +20,7 @@ export async function openNeonctl({ api_port, key }: { api_port: number; key: st
   const env = {
     PATH: process.env.PATH,
     HOME: home,
+    NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
     CI: 'true',
     NEON_API_KEY: key,
     // Not "localhost", which may mean ::1 first.
