@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { makeStartedDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { query } from '../support/customer.ts';
+import { type KilledCoppice, killedCoppice } from '../support/killed-coppice.ts';
 import { createLiveProject, type LiveProject } from '../support/live-project.ts';
 import { until } from '../support/until.ts';
 
@@ -205,7 +205,7 @@ describe('a snapshot of the API', { timeout: 600_000 }, () => {
 });
 
 describe('Coppice is killed while it restores a snapshot in one step', { timeout: 600_000 }, () => {
-  let data_directory: string;
+  let killed: KilledCoppice;
   let project: LiveProject;
   let snapshot_id: string;
   let branch_id: string;
@@ -223,39 +223,31 @@ describe('Coppice is killed while it restores a snapshot in one step', { timeout
   };
 
   before(async () => {
-    data_directory = await makeDataDirectory();
-    const coppice = await startCoppice({ data_directory });
+    killed = await killedCoppice(await makeStartedDirectory());
+    const coppice = await killed.running();
     project = await createLiveProject(coppice);
     branch_id = project.branch_id;
     await query(project.uri, "create table kept as select 'first' as value");
     snapshot_id = (await snapshotsOf(coppice, project).take(branch_id)).id;
-    await coppice.stop();
   });
-  after(() => removeDataDirectory(data_directory));
+  after(() => killed?.remove());
 
   for (const point of ['create_branch:copied', 'create_branch:prepared', 'create_branch:ready', 'create_branch:end']) {
     it(`at ${point}, and the next start brings it to its end`, async () => {
-      const doomed = await startCoppice({ data_directory, env: { COPPICE_TEST_STOP_POINT: point } });
-      const died = once(doomed.process, 'exit');
-      await query(uriAt(doomed), 'insert into kept values ($1)', [point]);
-      await doomed.call('POST', `${project.path}/snapshots/${snapshot_id}/restore`, {
-        finalize_restore: true,
-        target_branch_id: branch_id,
-      });
-      await died;
-      assert.equal(doomed.process.signalCode, 'SIGKILL', doomed.output());
-
-      const next = await startCoppice({ data_directory });
-      try {
-        const branches = await settledAll(next);
-        const main = branches.find(({ name }) => name === 'main')!;
-        assert.equal(main.restore_status, 'finalized');
-        assert.notEqual(main.id, branch_id);
-        assert.deepEqual(await values(uriAt(next)), kept);
-        branch_id = main.id;
-      } finally {
-        await next.stop();
-      }
+      await query(uriAt(await killed.running()), 'insert into kept values ($1)', [point]);
+      await killed.killAt(point, (doomed) =>
+        doomed.call('POST', `${project.path}/snapshots/${snapshot_id}/restore`, {
+          finalize_restore: true,
+          target_branch_id: branch_id,
+        }),
+      );
+      const next = await killed.running();
+      const branches = await settledAll(next);
+      const main = branches.find(({ name }) => name === 'main')!;
+      assert.equal(main.restore_status, 'finalized');
+      assert.notEqual(main.id, branch_id);
+      assert.deepEqual(await values(uriAt(next)), kept);
+      branch_id = main.id;
     });
   }
 });

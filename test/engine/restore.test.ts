@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { makeStartedDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { connect, query, refusal } from '../support/customer.ts';
+import { type KilledCoppice, killedCoppice } from '../support/killed-coppice.ts';
 import { createLiveProject, dataDirectoryOf, type LiveProject, liveProject } from '../support/live-project.ts';
 import { until } from '../support/until.ts';
 
@@ -234,42 +234,32 @@ const KILLED_AT = [
 ];
 
 describe('Coppice is killed in the middle of a restore', { timeout: 900_000 }, () => {
-  let data_directory: string;
+  let killed: KilledCoppice;
   let project: LiveProject;
   let target: LiveProject;
   let round = 0;
 
   before(async () => {
-    data_directory = await makeDataDirectory();
-    const coppice = await startCoppice({ data_directory });
+    killed = await killedCoppice(await makeStartedDirectory());
+    const coppice = await killed.running();
     project = await createLiveProject(coppice);
     await query(project.uri, "create table held as select 'parent' as name");
     const body = { branch: {}, endpoints: [{ type: 'read_write' }] };
     target = liveProject(coppice, await coppice.must('POST', `${project.path}/branches`, body));
     await coppice.settled(project.id);
-    // Its servers go on: nobody has to wake them.
-    await coppice.kill();
   });
-  after(async () => {
-    const coppice = await startCoppice({ data_directory });
-    await coppice.stop();
-    await removeDataDirectory(data_directory);
-  });
+  after(() => killed?.remove());
 
   for (const point of KILLED_AT) {
     it(`at ${point}, and the next start brings it to its end`, async () => {
       round += 1;
-      const doomed = await startCoppice({ data_directory, env: { COPPICE_TEST_STOP_POINT: point } });
-      const ended = once(doomed.process, 'exit');
-      await query(at(doomed, project.uri), `insert into held values ('parent ${round}')`);
-      await query(at(doomed, target.uri), `insert into held values ('target ${round}')`);
-      doomed
-        .call('POST', `${target.branch_path}/restore`, { source_branch_id: project.branch_id })
-        .catch(() => undefined);
-      await ended;
-      assert.equal(doomed.process.signalCode, 'SIGKILL', `${point} was not reached:\n${doomed.output()}`);
-
-      const next = await startCoppice({ data_directory });
+      const before = await killed.running();
+      await query(at(before, project.uri), `insert into held values ('parent ${round}')`);
+      await query(at(before, target.uri), `insert into held values ('target ${round}')`);
+      await killed.killAt(point, (doomed) =>
+        doomed.call('POST', `${target.branch_path}/restore`, { source_branch_id: project.branch_id }),
+      );
+      const next = await killed.running();
       const held = await rows(at(next, target.uri));
       await query(at(next, target.uri), `insert into held values ('acknowledged')`);
       await next.settled(project.id);
@@ -278,7 +268,6 @@ describe('Coppice is killed in the middle of a restore', { timeout: 900_000 }, (
       const { branch } = await next.must('GET', target.branch_path);
       assert.equal(branch.current_state, 'ready');
       assert.equal((await branchVolumes(next)).length, 2);
-      await next.kill();
     });
   }
 });

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { makeStartedDirectory, type TestCoppice } from '../support/coppice.ts';
+import { type KilledCoppice, killedCoppice } from '../support/killed-coppice.ts';
 import { until } from '../support/until.ts';
 
 const run = promisify(execFile);
@@ -88,6 +88,7 @@ const CASES: readonly { readonly points: readonly string[]; readonly trigger: Tr
 
 describe('Coppice is killed in the middle of an operation', { timeout: 900_000 }, () => {
   let data_directory: string;
+  let killed: KilledCoppice;
   let base: Base;
   let rows = 0;
 
@@ -100,8 +101,9 @@ describe('Coppice is killed in the middle of an operation', { timeout: 900_000 }
   };
 
   before(async () => {
-    data_directory = await makeDataDirectory();
-    const coppice = await startCoppice({ data_directory });
+    data_directory = await makeStartedDirectory();
+    killed = await killedCoppice(data_directory);
+    const coppice = await killed.running();
     const { project, branch, endpoints, connection_uris } = await coppice.must('POST', '/projects', { project: {} });
     await coppice.settled(project.id);
     const uri = connection_uris[0].connection_uri;
@@ -110,30 +112,21 @@ describe('Coppice is killed in the middle of an operation', { timeout: 900_000 }
     await client.connect();
     await client.query('create table kept ()');
     await client.end();
-    await coppice.stop();
   });
-  after(() => removeDataDirectory(data_directory));
+  after(() => killed?.remove());
 
   for (const { points, trigger } of CASES) {
     for (const point of points) {
       it(`at ${point}, and the next start brings it to an end`, async () => {
-        const doomed = await startCoppice({ data_directory, env: { COPPICE_TEST_STOP_POINT: point } });
-        const ended = once(doomed.process, 'exit');
-        // Waking the compute takes operations too, one of which may be the one to die in.
-        const died = ended.then(() => true);
-        const work = insertAt(doomed, base, insert).then(() => trigger(doomed, base));
-        await Promise.race([died, work.catch(() => undefined).then(() => died)]);
-        assert.equal(doomed.process.signalCode, 'SIGKILL', `${point} was not reached:\n${doomed.output()}`);
-
-        const next = await startCoppice({ data_directory });
-        try {
-          await everythingSettled(next);
-          await insertAt(next, base, insert);
-          await assertRows(next, base, rows);
-          await assertNothingStray(next, data_directory);
-        } finally {
-          await next.stop();
-        }
+        await killed.killAt(point, async (doomed) => {
+          await insertAt(doomed, base, insert);
+          await trigger(doomed, base);
+        });
+        const next = await killed.running();
+        await everythingSettled(next);
+        await insertAt(next, base, insert);
+        await assertRows(next, base, rows);
+        await assertNothingStray(next, data_directory);
       });
     }
   }
