@@ -11,6 +11,7 @@ import {
   rmSync,
   statfsSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -201,6 +202,48 @@ describeArchive('an archive', (target) => {
     assert.deepEqual(readdirSync(directory), []);
     assert.deepEqual(await driver.read(TIMELINE, good), segmentBytes(good));
     rmSync(directory, { recursive: true });
+  });
+
+  test('is mended by the bytes that were taken in, and by no others', async () => {
+    const { data_directory, driver, group } = target();
+    await clear(target());
+    const [deleted, flipped, other, linked] = names(0x10, 4) as [string, string, string, string];
+    await archiveAll(target(), [deleted, flipped, other, linked]);
+    await driver.takeIn(TIMELINE, accept);
+    const original = (name: string) => join(data_directory, 'pg_wal', name);
+    const archived = (name: string) => join(group(name), name);
+    for (const name of [deleted, flipped, other, linked]) {
+      // The server's file may be the archive's by another name: what harms one harms both.
+      const bytes = readFileSync(original(name));
+      rmSync(original(name));
+      writeFileSync(original(name), bytes);
+      if (name === flipped) {
+        chmodSync(archived(name), 0o640);
+        bytes[77]! ^= 1;
+        writeFileSync(archived(name), bytes);
+      } else rmSync(archived(name));
+    }
+    assert.deepEqual(await driver.lost(TIMELINE), [deleted, other, linked]);
+    appendFileSync(original(other), 'x');
+    rmSync(original(linked));
+    symlinkSync(original(deleted), original(linked));
+    const mended = async (name: string) => driver.mend(TIMELINE, name, original(name));
+    assert.deepEqual(
+      [await mended(deleted), await mended(flipped), await mended(other), await mended(linked)],
+      [true, true, false, false],
+    );
+    await assertWhole(target(), [deleted, flipped]);
+    assert.deepEqual(await driver.lost(TIMELINE), [other, linked]);
+    assert.deepEqual([...readdirSync(group(deleted))].sort(), [deleted, flipped, 'sums']);
+    const { uid, gid, mode } = statSync(archived(deleted));
+    assert.deepEqual([uid, gid, mode & 0o777], [0, OWNER.gid, 0o440]);
+    // What is right stays as it is, and of what was never taken in nothing is known.
+    const { ino } = statSync(archived(flipped));
+    assert.equal(await mended(flipped), true);
+    assert.equal(statSync(archived(flipped)).ino, ino);
+    assert.equal(await driver.mend(TIMELINE, segmentName(0x20), original(deleted)), false);
+    rmSync(archived(deleted));
+    await assert.rejects(driver.mend(TIMELINE, deleted, original(segmentName(0x21))), { code: 'ENOENT' });
   });
 
   test('removes files, then the directory that held them, and deletes everything of a timeline', async () => {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { makeStartedDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { connect, query } from '../support/customer.ts';
 import { type LiveArchive, liveArchive } from '../support/live-archive.ts';
 import { createLiveProject, dataDirectoryOf, type LiveProject, postmasterPid } from '../support/live-project.ts';
@@ -47,7 +47,7 @@ describe('the archive of a branch', { timeout: 300_000 }, () => {
     until(async () => pattern.test(await doctor()), { what: `doctor to say ${pattern}`, timeout_ms: 60_000 });
 
   before(async () => {
-    data_directory = await makeDataDirectory();
+    data_directory = await makeStartedDirectory();
     await start();
     project = await createLiveProject(coppice);
     archive = await liveArchive(coppice, project);
@@ -186,6 +186,34 @@ describe('the archive of a branch', { timeout: 300_000 }, () => {
     await doctorSays(new RegExp(`BAD +history: .*${name} .*does not have the checksum`));
     await writeFile(archive.path(name), bytes);
     await doctorSays(/ok +history:/);
+  });
+
+  it('that lost or damaged what its server still has gets it back, and nobody needs to know', async () => {
+    const count = await segments();
+    await write(6);
+    await untilArchived(count + 5);
+    const wal = join(data_directory, 'storage/volumes', archive.timeline_id, 'pg_wal');
+    const [deleted, flipped] = (await archive.list()).slice(-3).map(({ name }) => name) as [string, string];
+    const originals = await Promise.all([deleted, flipped].map((name) => readFile(join(wal, name))));
+    const bytes = Buffer.from(originals[1]!);
+    bytes[200_000]! ^= 16;
+    // In files of their own: what harms one that the server has by the same link harms that, too.
+    for (const name of [deleted, flipped]) await rm(archive.path(name));
+    await writeFile(archive.path(flipped), bytes, { mode: 0o440 });
+    await until(
+      async () => {
+        const now = await Promise.all([deleted, flipped].map((name) => readFile(archive.path(name)).catch(() => '')));
+        return now.every((found, index) => originals[index]!.equals(Buffer.from(found)));
+      },
+      { what: 'both to be back', timeout_ms: 60_000 },
+    );
+    await archive.assertSound();
+    for (const name of [deleted, flipped]) {
+      assert.ok(
+        coppice.output().includes(`"subject":"${name}","msg":"a damaged segment was replaced by its original"`),
+      );
+    }
+    assert.match(await doctor(), /ok +history:/);
   });
 
   it('goes when the project wants no history, without a restart, and comes back with it', async () => {

@@ -43,6 +43,14 @@ export interface ArchiveDriver {
   takeIn(timelineId: string, check: CheckSegment): Promise<TakenIn>;
   /** Takes in a file that lies elsewhere, such as a stopped server's last segment; replaces one of the same name. */
   takeCopy(timelineId: string, name: string, path: string): Promise<ArchivedFile>;
+  /**
+   * Puts a copy of a file in the place of one that was taken in and is missing or damaged now, if it holds the bytes that were
+   * taken in. False when it does not, or when nothing was taken in under that name; true when nothing was wrong. A file that
+   * is not at `path` throws ENOENT.
+   */
+  mend(timelineId: string, name: string, path: string): Promise<boolean>;
+  /** Names of files that were taken in, were not removed, and are not there. */
+  lost(timelineId: string): Promise<string[]>;
   /** Everything that is there, by name. */
   list(timelineId: string): Promise<ArchivedFile[]>;
   /** The bytes of a file; checked against its checksum. Throws ArchiveError when they differ or it is missing. */

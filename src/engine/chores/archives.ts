@@ -5,6 +5,7 @@ import { findArchivingTimelines, findTimelineToCheck, observeArchiveChecked } fr
 import { findDamages, resolveDamage } from '../../store/history-damages.ts';
 import type { EngineContext } from '../context.ts';
 import { forEach } from '../each.ts';
+import { mendSegment } from '../history/mend.ts';
 import { tendArchive } from '../history/retention.ts';
 import { reportDamage, takeInLog } from '../history/take-in.ts';
 
@@ -106,6 +107,7 @@ async function problemOf(ctx: EngineContext, id: TimelineId, name: string): Prom
     return undefined;
   } catch (error) {
     if (!(error instanceof ArchiveError)) throw error;
-    return error.kind === 'checksum' ? error.message : undefined;
+    if (error.kind !== 'checksum' || (await mendSegment(ctx, id, name))) return undefined;
+    return error.message;
   }
 }

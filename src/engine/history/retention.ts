@@ -8,6 +8,7 @@ import { isBackupUnderWay } from '../../store/backup-requests.ts';
 import { findDamages, resolveDamage, resolveDamages } from '../../store/history-damages.ts';
 import type { EngineContext } from '../context.ts';
 import { stopPoint } from '../stop-point.ts';
+import { mendLost } from './mend.ts';
 import { oldestNeeded } from './snapshots.ts';
 import { reportDamage, takeInLog, writtenSegments } from './take-in.ts';
 
@@ -40,6 +41,7 @@ export async function tendArchive(ctx: EngineContext, id: TimelineId): Promise<v
   // The volume goes at this moment, and the archive with it.
   if (!written) return;
   const { taken, refused } = await takeInLog(ctx, id);
+  await mendLost(ctx, id, written);
   const archived = (await ctx.archive.list(id)).filter(({ name }) => SEGMENT.test(name));
   const oldest = await oldestNeeded(ctx, id);
   const floor = oldest && walSegmentName(oldest.pg_timeline, parseLsn(oldest.redo_lsn), oldest.wal_segment_bytes);

@@ -107,15 +107,57 @@ class DirectoryArchive implements ArchiveDriver {
     });
   }
 
+  mend(timelineId: string, name: string, path: string): Promise<boolean> {
+    return this.#inTurn(timelineId, async () => {
+      const { log, incoming } = archivePaths(this.#root, timelineId);
+      const group = join(log, groupOf(name));
+      const entries = (await readAllSums(group)).get(name);
+      if (!entries) return false;
+      const whole = await this.#read(timelineId, name).catch((error) => {
+        if (!(error instanceof ArchiveError)) throw error;
+        return undefined;
+      });
+      if (whole) return true;
+      const copy = await copyBeside(path, { group, name, writer: await writerOf(incoming) }).catch((error) => {
+        if (!(error instanceof RefusedFile)) throw error;
+        return undefined;
+      });
+      // Of an earlier entry it may be a copy of a segment that was not yet full: the log would end in it.
+      if (copy?.entry.sha256 !== entries.at(-1)!.sha256) {
+        await rm(join(group, `${name}.new`), { force: true });
+        return false;
+      }
+      await copy.place();
+      await syncDirectory(group);
+      return true;
+    });
+  }
+
+  async lost(timelineId: string): Promise<string[]> {
+    // A copy is noted before it has its name, in one turn.
+    const groups = await this.#inTurn(timelineId, () => this.#groups(timelineId));
+    const lost = groups.flatMap(({ noted, there }) => noted.filter(({ name }) => !there.has(name)));
+    return lost.map(({ name }) => name).sort();
+  }
+
   async list(timelineId: string): Promise<ArchivedFile[]> {
-    const { log } = archivePaths(this.#root, timelineId);
     const files: ArchivedFile[] = [];
-    for (const group of (await readdir(log).catch(ignoreAbsent)) ?? []) {
-      const there = new Set(await readdir(join(log, group)));
-      const noted = [...(await readSums(join(log, group))).values()];
+    for (const { noted, there } of await this.#groups(timelineId)) {
       files.push(...noted.filter(({ name }) => there.has(name)));
     }
     return files.sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  /** What each group's list says, and the names that are there. */
+  async #groups(timelineId: string): Promise<{ noted: SumsEntry[]; there: Set<string> }[]> {
+    const { log } = archivePaths(this.#root, timelineId);
+    const names = (await readdir(log).catch(ignoreAbsent)) ?? [];
+    return Promise.all(
+      names.map(async (name) => ({
+        noted: [...(await readSums(join(log, name))).values()],
+        there: new Set(await readdir(join(log, name))),
+      })),
+    );
   }
 
   async read(timelineId: string, name: string): Promise<Buffer> {
