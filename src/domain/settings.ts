@@ -161,7 +161,7 @@ export const SETTINGS = {
     type: 'boolean',
     default: 'false',
     description:
-      'Branches and snapshots of a running server force no checkpoint on it where replaying its log since the last one is quicker. New; needs a file system that shares blocks.',
+      'Branches and snapshots force no checkpoint on a running server that made one not long ago; they replay its log since then. New; needs a file system that shares blocks.',
   },
   time_travel_timeout_seconds: {
     type: 'seconds',

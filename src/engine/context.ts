@@ -31,7 +31,7 @@ export interface EngineContext {
   readonly archive_check_interval_ms: number;
   /** When a running server is due for a snapshot: after so much log, or after so long when it wrote at all. */
   readonly snapshots: { readonly wal_bytes: number; readonly interval_ms: number };
-  /** A running server is copied without a checkpoint where that is quicker. */
+  /** A running server is copied without a checkpoint where it made one not long ago. */
   readonly branch_without_checkpoint: boolean;
   readonly distributions: ReadonlyMap<string, EngineDistribution>;
   /** The volume that new projects of a distribution are cloned from; made when first asked for. */

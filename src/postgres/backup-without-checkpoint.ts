@@ -8,9 +8,12 @@ import { walSegmentName } from './wal-segment.ts';
 
 const TIMEOUT_MS = 60_000;
 const MIB = 1024 ** 2;
-/** So much WAL is always replayed: that takes less than a second, and no checkpoint is free. */
+/** So much WAL is always replayed: that takes a second or so, and no checkpoint is free. */
 const REPLAY_BYTES_MIN = 64n * BigInt(MIB);
-/** What a checkpoint would write is no more than the server's buffers; reading twice as much of WAL takes about as long. */
+/**
+ * A checkpoint writes no more than the server's buffers, and holds up whoever works there; replay holds up only whoever
+ * waits for the copy, and grows without a bound. So it is worth this much of the buffers.
+ */
 const REPLAY_PER_BUFFER = 2n;
 /** More than this is not brought together, whatever a server says of itself. */
 const REPLAY_BYTES_MAX = 1024n * BigInt(MIB);
@@ -38,7 +41,7 @@ export async function startBackupWithoutCheckpoint(open: OpenSession, parentPath
     await holdWal(session);
     const bytes = await inDirectory(parentPath, (parent) => wholeControlFile(parent));
     const control = parseControlFile(bytes);
-    begun = isFit(control) && (await isCheaper(session, control));
+    begun = isFit(control) && (await isRecent(session, control));
     if (!begun) return undefined;
     const finish = () => finishWithoutCheckpoint(session, bytes, control);
     return { finish, abandon: async () => session[Symbol.asyncDispose]() };
@@ -51,7 +54,7 @@ export async function startBackupWithoutCheckpoint(open: OpenSession, parentPath
 const isFit = ({ state, minRecoveryLsn, walLevel, dataChecksums, fullPageWrites }: ControlFile): boolean =>
   state === 'in production' && !minRecoveryLsn && walLevel !== 'minimal' && dataChecksums && fullPageWrites;
 
-async function isCheaper(session: Session, { redoLsn, timeline }: ControlFile): Promise<boolean> {
+async function isRecent(session: Session, { redoLsn, timeline }: ControlFile): Promise<boolean> {
   const { rows } = await session.query(
     `SELECT pg_current_wal_insert_lsn()::text AS lsn, pg_walfile_name(pg_current_wal_insert_lsn()) AS segment,
        pg_size_bytes(current_setting('shared_buffers'))::text AS buffer_bytes`,

@@ -55,7 +55,7 @@ describe('branches of a busy parent without a checkpoint', { timeout: ROUNDS * 1
   const branch = async (body: object, check: (session: pg.Client) => Promise<void>): Promise<string> => {
     const created = await coppice.must('POST', `${parent.path}/branches`, {
       branch: body,
-      endpoints: [{ type: 'read_write' }],
+      endpoints: [{ type: 'read_write', autoscaling_limit_min_cu: 1, autoscaling_limit_max_cu: 1 }],
     });
     await coppice.settled(parent.id);
     const { endpoint_id, uri, branch_path } = liveProject(coppice, { ...created, project: undefined });
