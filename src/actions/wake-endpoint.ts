@@ -8,7 +8,7 @@ import { ensureStart } from './start-endpoint.ts';
  * @returns the start to wait for; without one the compute is said to run
  */
 export async function wakeEndpoint(
-  context: ActionContext,
+  context: Pick<ActionContext, 'store'>,
   endpoint_id: EndpointId,
 ): Promise<{ operation_id?: OperationId }> {
   return { operation_id: await ensureStart(context, endpoint_id) };

@@ -8,6 +8,7 @@ import { availability } from './chores/availability.ts';
 import { serveBackups } from './chores/backups.ts';
 import { removeEphemeralBranches } from './chores/ephemeral.ts';
 import { deleteExpired } from './chores/expiry.ts';
+import { serveExports } from './chores/exports.ts';
 import { followPrimaries } from './chores/follow-primaries.ts';
 import { idleSuspend } from './chores/idle-suspend.ts';
 import { removeLeftovers } from './chores/leftovers.ts';
@@ -76,6 +77,7 @@ export async function startEngine(
     startLoop({ name: 'snapshots', interval_ms: 5_000, logger }, snapshotRunning(ctx, stopping.signal)),
     startLoop({ name: 'thinning', interval_ms: 60_000, logger }, () => thinSnapshots(ctx)),
     startLoop({ name: 'backups', interval_ms: 500, logger }, serveBackups(ctx, stopping.signal)),
+    startLoop({ name: 'exports', interval_ms: 500, logger }, serveExports(ctx, stopping.signal)),
     startLoop({ name: 'schedules', interval_ms: 5_000, logger }, () => makeDueSnapshots(ctx, new Date())),
     startLoop({ name: 'expiry', interval_ms: 5_000, logger }, () => deleteExpired(ctx, new Date())),
     startLoop({ name: 'ephemeral', interval_ms: 2_000, logger }, () => removeEphemeralBranches(ctx)),

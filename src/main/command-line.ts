@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import { registerBackup } from '../cli/backup.ts';
 import { registerDoctor } from '../cli/doctor.ts';
+import { registerExport } from '../cli/export.ts';
 import { registerKeys } from '../cli/keys.ts';
 import { registerPool } from '../cli/pool.ts';
 import { registerRestore } from '../cli/restore.ts';
@@ -36,6 +37,11 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
     settings,
     print,
     withKeys: async (of, use) => (await import('./keys.ts')).withKeys(of, use),
+  });
+  registerExport(program, {
+    settings,
+    print,
+    exportBranch: async (of, request, told) => (await import('./export-branch.ts')).exportBranch(of, request, told),
   });
   registerPool(program, {
     dataDirectory: () => settings().data_dir,

@@ -8,6 +8,8 @@ export const REPLICATION_ROLE = 'coppice_replica';
 export const CUSTOMER_GROUP = 'neon_superuser';
 /** Reads schemas for the platform; it has no password and no rights but to look. See `ensureSchemaReader`. */
 export const SCHEMA_READER = 'coppice_schema_reader';
+/** The superuser as which operators of other systems work on what is exported; it has no password. See `ensureExportRole`. */
+export const EXPORT_ROLE = 'postgres';
 
 const MAP = 'coppice';
 

@@ -1,7 +1,7 @@
 import { escapeIdentifier, escapeLiteral } from 'pg';
 import { CoppiceError } from '../domain/errors.ts';
 import { parseVerifier } from '../domain/scram-verifier.ts';
-import { CUSTOMER_GROUP, PLATFORM_ROLE, REPLICATION_ROLE, SCHEMA_READER } from './access.ts';
+import { CUSTOMER_GROUP, EXPORT_ROLE, PLATFORM_ROLE, REPLICATION_ROLE, SCHEMA_READER } from './access.ts';
 import { withConnectionsAllowed } from './database-access.ts';
 import type { OpenSession, Session } from './session.ts';
 
@@ -52,9 +52,9 @@ export async function readRoles(session: Session): Promise<ObservedRole[]> {
             EXISTS (SELECT FROM pg_auth_members m JOIN pg_authid g ON g.oid = m.roleid
                      WHERE m.member = a.oid AND g.rolname = $1) AS privileged
        FROM pg_authid a
-      WHERE rolname !~ '^pg_' AND rolname <> ALL ($2)
+      WHERE rolname !~ '^pg_' AND rolname <> ALL ($2) AND NOT (rolname = $3 AND rolsuper)
       ORDER BY rolname`,
-    [CUSTOMER_GROUP, [CUSTOMER_GROUP, PLATFORM_ROLE, REPLICATION_ROLE, SCHEMA_READER]],
+    [CUSTOMER_GROUP, [CUSTOMER_GROUP, PLATFORM_ROLE, REPLICATION_ROLE, SCHEMA_READER], EXPORT_ROLE],
   );
   return rows;
 }

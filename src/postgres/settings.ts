@@ -28,7 +28,7 @@ type Settings = Readonly<Record<string, string | number | boolean>>;
 /** The whole text of postgresql.conf. Paths of its own are the driver's to give. */
 export function postgresqlConf(source: SettingsSource): string {
   return Object.entries(settingsOf(source))
-    .map(([name, value]) => `${name} = ${quote(value)}\n`)
+    .map(([name, value]) => `${name} = ${quoteSetting(value)}\n`)
     .join('');
 }
 
@@ -165,7 +165,7 @@ function dynamicSharedMemory(): 'posix' | 'mmap' {
 }
 
 /** A value as postgresql.conf takes it. Line ends cannot be written there at all. */
-function quote(value: string | number | boolean): string {
+export function quoteSetting(value: string | number | boolean): string {
   if (typeof value === 'number') return String(value);
   if (typeof value === 'boolean') return value ? 'on' : 'off';
   if (/[\n\r\0]/.test(value)) throw new Error(`a setting's value holds a line end: ${JSON.stringify(value)}`);

@@ -359,6 +359,41 @@ export interface BackupProblem {
   readonly reason: string;
 }
 
+export interface ExportsTable {
+  id: Generated<string>;
+  number: Generated<number>;
+  branch_id: string;
+  asked_at: Time;
+  begun_at: OptionalTime;
+  base: OptionalJson<ExportBase>;
+  error: string | null;
+  ended_at: OptionalTime;
+}
+
+/** A copy of a branch's volume that stands as a base backup, and what has to be known of it. Times are texts of ISO 8601. */
+export interface ExportBase {
+  readonly timeline_id: string;
+  readonly volume: { readonly driver: string; readonly id: string };
+  /** As the server tells it: 170010. */
+  readonly server_version: number;
+  readonly system_identifier: string;
+  /** Postgres's own, which counts promotions. */
+  readonly pg_timeline: number;
+  readonly wal_segment_bytes: number;
+  /** Where the data directory was. */
+  readonly pgdata: string;
+  /** The text of `backup_label`. */
+  readonly label: string;
+  readonly start_lsn: string;
+  readonly stop_lsn: string;
+  readonly started_at: string;
+  readonly stopped_at: string;
+  /** What a server elsewhere is to start with. */
+  readonly settings: Readonly<Record<string, string>>;
+  /** It has a superuser `postgres`, as which CloudNativePG works. */
+  readonly has_superuser: boolean;
+}
+
 export interface Schema {
   users: UsersTable;
   organizations: OrganizationsTable;
@@ -381,6 +416,7 @@ export interface Schema {
   installation: InstallationTable;
   storage_pools: StoragePoolsTable;
   backup_requests: BackupRequestsTable;
+  exports: ExportsTable;
 }
 
 export type UserRow = Selectable<UsersTable>;
@@ -398,3 +434,4 @@ export type RoleRow = Selectable<RolesTable>;
 export type DatabaseRow = Selectable<DatabasesTable>;
 export type OperationRow = Selectable<OperationsTable>;
 export type BackupRequestRow = Selectable<BackupRequestsTable>;
+export type ExportRow = Selectable<ExportsTable>;

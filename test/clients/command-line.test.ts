@@ -40,6 +40,7 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
     'up',
     'status',
     'doctor',
+    'export',
     'keys',
     'keys create',
     'keys list',

@@ -145,3 +145,19 @@ create table backup_requests (
 );
 create trigger announce after insert or update of asked_at on backup_requests
   for each row execute function announce('backup', 'id');
+
+-- A branch that somebody copies to another system. Whoever asked holds a lock of its number while it reads the base: a copy
+-- of the branch's volume, named after the row, which the engine makes and, when nobody holds the lock any more, removes.
+create table exports (
+  id uuid primary key default gen_random_uuid(),
+  number integer generated always as identity,
+  branch_id text not null references branches,
+  asked_at timestamptz not null default clock_timestamp(),
+  -- observed: when a server was found to copy from, and what became of it
+  begun_at timestamptz,
+  base jsonb,
+  error text,
+  ended_at timestamptz
+);
+create trigger announce after insert or update of ended_at on exports
+  for each row execute function announce('export', 'id');
