@@ -18,7 +18,7 @@ const ROUNDS = Number(process.env.COPPICE_TEST_ROUNDS ?? 1);
 const AT_ONCE = 4;
 const GIB = 1024 ** 3;
 
-describe('branches of a busy parent without a checkpoint', { timeout: ROUNDS * 120_000, skip: cannotMount }, () => {
+describe('branches of a busy parent without a checkpoint', { timeout: 400_000 + ROUNDS * 150_000, skip: cannotMount }, () => {
   const seed = testSeed();
   const random = seededRandom(seed);
   let filesystem: TestFilesystem;
