@@ -2,7 +2,7 @@ import type { TimelineId } from '../domain/ids.ts';
 import { type Lsn, parseLsn } from '../domain/lsn.ts';
 import type { ComputeRef } from '../drivers/compute/contract.ts';
 import type { VolumeRef } from '../drivers/storage/contract.ts';
-import { needsQuietStart, quietChild } from '../postgres/first-start.ts';
+import { needsQuietStart, quietChild, spareFlush } from '../postgres/first-start.ts';
 import { replayedTo } from '../postgres/recovery.ts';
 import type { OpenSession } from '../postgres/session.ts';
 import { distributionOf, quietSpec } from './compute-spec.ts';
@@ -38,6 +38,7 @@ export async function prepareFirstStart(
   const data_directory = ctx.storage.path(volume);
   const { has_scheduler: hasScheduler } = distributionOf(ctx, timeline.distribution_id);
   if (!replay_to && !(await needsQuietStart(data_directory, { hasScheduler }))) return;
+  await spareFlush(data_directory);
   const ref = quietRef(ctx, timeline.id);
   const { distribution_id } = timeline;
   const replays = replay_to !== undefined;

@@ -90,18 +90,20 @@ async function cloneAtPoint(
   point: HistoryPoint,
 ): Promise<HistoryPoint> {
   const wanted = { timeline_id: source.id, lsn: point.lsn };
-  const volume = await useSnapshotBefore(ctx, wanted, (snapshot) =>
-    ctx.storage.ensureCloned(snapshot.volume, timeline.id, {
+  const volume = await useSnapshotBefore(ctx, wanted, async (snapshot) => {
+    const copy = await ctx.storage.ensureCloned(snapshot.volume, timeline.id, {
       ...CLONE_OF_STOPPED,
       owner: volumeOwner(ctx, project),
       signal,
       prepare: async (path) => {
         stopPoint('create_branch:copied');
         await cleanChildFiles(path);
-        await layLog(path, point.lsn, (name, directory) => bringSegment(ctx, source, name, directory));
       },
-    }),
-  );
+    });
+    // Into the finished copy, so that hundreds of segments are not made durable that are gone after the replay.
+    await layLog(ctx.storage.path(copy), point.lsn, (name, directory) => bringSegment(ctx, source, name, directory));
+    return copy;
+  });
   if (!volume) throw new Error(`timeline ${source.id} has no snapshot before ${point.lsn}`);
   return point;
 }

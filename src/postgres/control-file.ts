@@ -140,6 +140,20 @@ export function controlOfStandby(bytes: Buffer, lsn: Lsn): Buffer {
 }
 
 /**
+ * The control file of a copy of a running server that is on disk as a whole. A server that finds it does not flush every
+ * file of its directory before it replays, as it does where it may have been killed with some unwritten (Postgres source,
+ * SyncDataDirectory); it replays all the same.
+ * @param bytes whole
+ */
+export function controlOfDurableCopy(bytes: Buffer): Buffer {
+  const { crc } = checkedTail(bytes);
+  const made = Buffer.from(bytes);
+  made.writeUInt32LE(STATES.indexOf('shut down in recovery'), AT.state);
+  made.writeUInt32LE(crc32c(made.subarray(0, crc)), crc);
+  return made;
+}
+
+/**
  * Makes a stopped clone a cluster of its own: a new system identifier, so that Postgres refuses WAL of the cluster it
  * was cloned from and the other way round, and a new nonce. Not atomic: a clone on which it was killed is cloned again.
  * @returns the new identifier

@@ -1,8 +1,8 @@
 import { lstat, readdir, rmdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseLsn } from '../domain/lsn.ts';
-import { readControlFile } from './control-file.ts';
-import { inDirectory } from './plain-files.ts';
+import { controlOfDurableCopy, readControlFile } from './control-file.ts';
+import { inDirectory, readPlainFile, writeNewFile } from './plain-files.ts';
 import { rollBackPrepared } from './prepared-transactions.ts';
 import { stopScheduledJobs } from './scheduled-jobs.ts';
 import type { OpenSession } from './session.ts';
@@ -20,6 +20,7 @@ const OF_A_SERVER = ['postmaster.pid', 'postmaster.opts', 'postmaster.pid.tmp'];
 const WAL_SEGMENT = /^[0-9A-F]{24}$/;
 /** `pg_subscription`, as long as nothing has rewritten it. */
 const SUBSCRIPTIONS = 'global/6100';
+const CONTROL_FILE_BYTES = 8192;
 
 /**
  * What can be done in the files of a clone that was never started. Safe to run twice. Nothing is made durable.
@@ -69,6 +70,23 @@ export async function needsQuietStart(path: string, { hasScheduler }: { hasSched
     // A clean stop has written everything, so an empty file is an empty table; when it is not there, it was rewritten.
     const subscriptions = await lstat(join(child, SUBSCRIPTIONS)).catch(ignoreAbsent);
     return subscriptions?.size !== 0;
+  });
+}
+
+/**
+ * Spares a copy of a running server the flush of each of its files before it replays: whoever copied it has made it
+ * durable, and what was laid into it since is no loss, since a copy that does not become ready is made anew. Does
+ * nothing to other directories. Safe to run twice; where it is killed, the copy is not to be used.
+ */
+export async function spareFlush(path: string): Promise<void> {
+  await inDirectory(path, async (child) => {
+    if (!(await lstat(join(child, 'backup_label')).catch(ignoreAbsent))) return;
+    await inDirectory(join(child, 'global'), async (directory) => {
+      const control = join(directory, 'pg_control');
+      const bytes = controlOfDurableCopy(await readPlainFile(control, CONTROL_FILE_BYTES));
+      await unlink(control);
+      await writeNewFile(control, bytes);
+    });
   });
 }
 

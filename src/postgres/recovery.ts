@@ -15,6 +15,7 @@ export interface RecoveryStart {
 
 const LABEL_BYTES = 64 * 1024;
 const HISTORY_BYTES = 1024 * 1024;
+const PUT_AT_ONCE = 8;
 const HISTORY_FILE = /^[0-9A-F]{8}\.history$/;
 
 /** Of a stopped server's directory, or of a copy of one that was in backup mode. */
@@ -53,12 +54,29 @@ export async function layLog(
         if (!entry.isDirectory() && !HISTORY_FILE.test(entry.name)) await unlink(join(wal, entry.name));
       }
       const names = walSegmentNames(pg_timeline, parseLsn(redo_lsn), end, wal_segment_bytes);
-      for (const name of names) await put(name, wal);
+      await putAll(names, (name) => put(name, wal));
       await endSegmentAt(join(wal, names.at(-1)!), end, wal_segment_bytes);
     });
     await rm(join(directory, 'standby.signal'), { force: true });
     await writeNewFile(join(directory, 'standby.signal'), '');
   });
+}
+
+/** A segment is a dozen short waits and little work, so that several are brought at once. None is under way when this throws. */
+async function putAll(names: readonly string[], put: (name: string) => Promise<void>): Promise<void> {
+  const left = names.values();
+  let failed = false;
+  const bring = async () => {
+    for (const name of left) {
+      if (failed) return;
+      await put(name).catch((error) => {
+        failed = true;
+        throw error;
+      });
+    }
+  };
+  const ended = await Promise.allSettled(Array.from({ length: PUT_AT_ONCE }, bring));
+  for (const one of ended) if (one.status === 'rejected') throw one.reason;
 }
 
 /**

@@ -12,7 +12,8 @@ import {
   startBackup,
 } from '../../src/postgres/backup.ts';
 import { startBackupWithoutCheckpoint } from '../../src/postgres/backup-without-checkpoint.ts';
-import { cleanChildFiles, needsQuietStart, quietChild } from '../../src/postgres/first-start.ts';
+import { readControlFile } from '../../src/postgres/control-file.ts';
+import { cleanChildFiles, needsQuietStart, quietChild, spareFlush } from '../../src/postgres/first-start.ts';
 import { chownTree } from '../../src/postgres/initdb.ts';
 import type { OpenSession, Session } from '../../src/postgres/session.ts';
 import { TEMPLATE_DATABASE } from '../../src/postgres/template.ts';
@@ -212,6 +213,7 @@ for (const major of MAJORS) {
             await completeClone(parent.path, child.path, end);
             await backup.abandon();
             await cleanChildFiles(child.path);
+            if (busy) await spareFlush(child.path);
             await check(child, { least, most });
             await rm(child.path, { recursive: true });
             assert.equal(await ask(session, 'SELECT count(*)::int FROM pg_replication_slots'), 0);
@@ -255,6 +257,7 @@ for (const major of MAJORS) {
             .sort()
             .at(-1)!;
           await rm(join(wal, last));
+          await spareFlush(child.path);
           await assert.rejects(
             withServer(child, SETTINGS, async () => undefined),
             /WAL ends before end of online backup/,
@@ -262,6 +265,25 @@ for (const major of MAJORS) {
         });
       });
     }
+
+    test('is not flushed file by file before it replays, which one without a backup label may need', async () => {
+      const parent = await nursery.plant(major);
+      const { child, end } = await withServer(parent, SETTINGS, async (open) => {
+        await using session = await open(TEMPLATE_DATABASE);
+        await session.query('CREATE TABLE public.t AS SELECT 1 AS n');
+        const killed = await copyFiles(parent, { random: Math.random, pause: async () => undefined });
+        await spareFlush(killed.path);
+        assert.equal((await readControlFile(killed.path)).state, 'in production');
+        return backUp(parent, open, startBackup, (backup) => backup.finish());
+      });
+      await spareFlush(child.path);
+      await spareFlush(child.path);
+      assert.equal((await readControlFile(child.path)).state, 'shut down in recovery');
+      await completed(child, async (started) => {
+        assert.equal(await ask(started, 'SELECT redo_lsn::text FROM pg_control_checkpoint()'), end.stop_lsn);
+        assert.equal(await ask(started, 'SELECT n FROM public.t'), 1);
+      });
+    });
 
     test('acts no more than one of a stopped server', async () => {
       const parent = await nursery.plant(major);
