@@ -316,6 +316,12 @@ export const ERRORS = {
     message: 'object storage does not give what is needed: {reason}',
     retry: 'never',
   },
+  history_damaged: {
+    status: 500,
+    code: '',
+    message: 'the branch is not archived, since its history is damaged: {reason}',
+    retry: 'never',
+  },
   branch_unarchiving: {
     status: 423,
     code: '',

@@ -9,6 +9,9 @@ import { until } from '../support/until.ts';
 
 const names = async (uri: string) => (await query(uri, 'select name from held order by name')).map(({ name }) => name);
 
+/** A machine that tests something else, too, is slow. */
+const timeout_ms = 120_000;
+
 describe('an archived branch', { timeout: 600_000 }, () => {
   let coppice: TestCoppice;
   let parent: LiveProject;
@@ -41,7 +44,10 @@ describe('an archived branch', { timeout: 600_000 }, () => {
     return rows[0].timeline_id;
   };
   const untilArchived = (branch: LiveProject) =>
-    until(async () => (await shown(branch)).current_state === 'archived', { what: 'the branch to be archived' });
+    until(async () => (await shown(branch)).current_state === 'archived', {
+      what: 'the branch to be archived',
+      timeout_ms,
+    });
   const stored = async (timeline: string): Promise<string[]> =>
     readdir(join(objects, 'timelines', timeline, 'archived'), { recursive: true }).catch(() => []);
   const local = async (timeline: string): Promise<string[]> => {
@@ -67,7 +73,7 @@ describe('an archived branch', { timeout: 600_000 }, () => {
     assert.ok((await stored(timeline)).includes('list'));
     assert.deepEqual(await names(child.uri), ['child', 'parent']);
     assert.equal((await shown(child)).current_state, 'ready');
-    await until(async () => (await stored(timeline)).length === 0, { what: 'the objects to be removed' });
+    await until(async () => (await stored(timeline)).length === 0, { what: 'the objects to be removed', timeout_ms });
     assert.equal((await shown(parent)).current_state, 'ready', 'the default branch stays');
   });
 

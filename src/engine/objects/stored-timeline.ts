@@ -11,6 +11,7 @@ import { whileHeld } from '../history/snapshot-work.ts';
 import { snapshotOwner, takeSnapshot } from '../history/snapshots.ts';
 import { stopPoint } from '../stop-point.ts';
 import { type Chunks, chunksBelow } from './chunks.ts';
+import { fetchPatched } from './patched-volume.ts';
 import { getSealed, putSealed } from './sealed.ts';
 import { fetchVolume, type ObjectVolume, putVolume } from './volumes.ts';
 
@@ -110,7 +111,9 @@ export async function fetchTimeline(
 ): Promise<VolumeRef> {
   const place = placeOf(objects, id, signal);
   const list = await readList(objects, id, signal);
-  const volume = await fetchVolume(ctx.storage, { ...place.of(list.volume), id, owner });
+  const whole = place.of(list.volume);
+  const volume = await fetchVolume(ctx.storage, { ...whole, id, owner });
+  const base = { volume, key: whole.key };
   stopPoint('timeline_unarchive:volume');
   for (const snapshot of list.snapshots) {
     await takeSnapshot(ctx, {
@@ -118,7 +121,12 @@ export async function fetchTimeline(
       kind: snapshot.kind,
       store: ctx.intent,
       copy: async (copy) => ({
-        volume: await fetchVolume(ctx.storage, { ...place.of(snapshot.volume), id: copy, owner: snapshotOwner() }),
+        // What it has in common with the volume takes no room of its own.
+        volume: await fetchPatched(ctx.storage, base, {
+          ...place.of(snapshot.volume),
+          id: copy,
+          owner: snapshotOwner(),
+        }),
         point: { lsn: snapshot.lsn, timestamp: new Date(snapshot.taken_at) },
       }),
     });

@@ -1,4 +1,6 @@
+import { CoppiceError } from '../../domain/errors.ts';
 import type { TimelineId } from '../../domain/ids.ts';
+import { ArchiveError } from '../../drivers/archive/contract.ts';
 import type { VolumeRef } from '../../drivers/storage/contract.ts';
 import { mayBeArchived, observeTimelineArchived, observeTimelineStored } from '../../store/archived-timelines.ts';
 import { findPlacedReplicas, findProject, findTimeline, observeTimelineSize } from '../../store/observations.ts';
@@ -50,7 +52,10 @@ async function store(
   const retention_seconds = project?.applied_history_retention_seconds ?? project?.history_retention_seconds ?? 0;
   await thinTimeline(ctx, { id, retention_seconds });
   await observeTimelineSize(ctx.store, id, await ctx.storage.measure(volume));
-  await putTimeline(ctx, objects, { id, volume, signal });
+  await putTimeline(ctx, objects, { id, volume, signal }).catch((cause) => {
+    if (!(cause instanceof ArchiveError)) throw cause;
+    throw new CoppiceError('history_damaged', { reason: cause.message }, { cause });
+  });
   stopPoint('timeline_archive:stored');
   signal.throwIfAborted();
   return ctx.intent.transaction().execute((trx) => observeTimelineArchived(trx, id));

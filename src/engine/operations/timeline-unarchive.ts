@@ -2,7 +2,7 @@ import { CoppiceError } from '../../domain/errors.ts';
 import type { TimelineId } from '../../domain/ids.ts';
 import { ObjectError, type ObjectStore } from '../../drivers/objects/contract.ts';
 import { observeTimelineUnarchived } from '../../store/archived-timelines.ts';
-import { noteDamage, resolveDamages } from '../../store/history-damages.ts';
+import { findDamages, noteDamage, resolveDamage } from '../../store/history-damages.ts';
 import { findProject, findTimeline } from '../../store/observations.ts';
 import type { ProjectRow } from '../../store/schema.ts';
 import type { EngineContext } from '../context.ts';
@@ -26,7 +26,9 @@ export const timelineUnarchive: RunOperation = async (ctx, operation, signal) =>
   const objects = requireObjects(ctx);
   await toldOfObjects(() => noted(ctx, id, () => bringBack(ctx, objects, { id, project, signal })));
   stopPoint('timeline_unarchive:here');
-  await resolveDamages(ctx.store, id);
+  for (const damage of await findDamages(ctx.store, id)) {
+    if (damage.kind === 'damaged_object') await resolveDamage(ctx.store, damage.id);
+  }
   const retention_seconds = project.applied_history_retention_seconds ?? project.history_retention_seconds;
   await thinTimeline(ctx, { id, retention_seconds });
   return 'finished';

@@ -50,6 +50,14 @@ describe('settings', () => {
     assert.equal(settings.pg_port, 9001);
   });
 
+  test('branches are archived only where it is said to where', () => {
+    const [problem, ...others] = problemsOf({ archiveBranchesAfterSeconds: '86400' });
+    assert.match(problem!, /--archive-branches-after-seconds .*--objects/);
+    assert.deepEqual(others, []);
+    const fortnight = { archiveBranchesAfterSeconds: '86400', archiveBranchesMinAgeSeconds: '1209600' };
+    assert.deepEqual(problemsOf({ ...fortnight, objects: '/mnt/objects' }), []);
+  });
+
   test('an empty variable counts as not set', () => {
     assert.equal(settingsOf({}, withEnv({ COPPICE_DOMAIN: '' })).domain, 'localhost');
   });
