@@ -18,7 +18,10 @@ const ROUNDS = Number(process.env.COPPICE_TEST_ROUNDS ?? 1);
 const AT_ONCE = 4;
 const GIB = 1024 ** 3;
 
-describe('branches of a busy parent without a checkpoint', { timeout: 400_000 + ROUNDS * 150_000, skip: cannotMount }, () => {
+describe('branches of a busy parent without a checkpoint', {
+  timeout: 400_000 + ROUNDS * 150_000,
+  skip: cannotMount,
+}, () => {
   const seed = testSeed();
   const random = seededRandom(seed);
   let filesystem: TestFilesystem;
@@ -37,9 +40,11 @@ describe('branches of a busy parent without a checkpoint', { timeout: 400_000 + 
   });
   after(async () => {
     const failed = await bank?.stop().catch((error: unknown) => error);
+    const log =
+      failed && (await readFile(join(coppice.data_directory, 'computes', parent.endpoint_id, 'postgres.log'), 'utf8'));
     await coppice?.stop();
     await filesystem?.remove();
-    if (failed) throw failed;
+    if (failed) throw new Error(`the parent failed:\n${log}`, { cause: failed });
   });
 
   /** As the platform, who alone may check tables and force checkpoints. */
