@@ -183,6 +183,40 @@ describe('a restored branch', { timeout: 600_000 }, () => {
     for (const id of [target.branch_id, kept.id]) await remove(id);
   });
 
+  it('is what another branch was at a time, and so is its read replica, which goes on with it', async () => {
+    const target = await createChild({ name: 'followed' });
+    const { endpoint } = await coppice.must('POST', `${parent.path}/endpoints`, {
+      endpoint: { branch_id: target.branch_id, type: 'read_only' },
+    });
+    await coppice.settled(parent.id);
+    const replica = target.uri.replaceAll(target.endpoint_id, endpoint.id);
+    const untilBoth = (name: string) =>
+      until(async () => (await Promise.all([target.uri, replica].map(rows))).every((held) => held.includes(name)), {
+        what: `${name} on the branch and on its replica`,
+        timeout_ms: 60_000,
+      });
+    await query(target.uri, "insert into held values ('given up')");
+    await untilBoth('given up');
+    await query(parent.uri, "insert into held values ('in time')");
+    const [{ time }] = await query(
+      parent.uri,
+      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as time`,
+    );
+    await query(parent.uri, "insert into held values ('too late')");
+    await restore(target, { source_branch_id: parent.branch_id, source_timestamp: time });
+    await coppice.settled(parent.id);
+    await untilBoth('in time');
+    for (const uri of [target.uri, replica]) {
+      assert.deepEqual(
+        (await rows(uri)).filter((name) => ['given up', 'too late'].includes(name)),
+        [],
+      );
+    }
+    await query(target.uri, "insert into held values ('onwards')");
+    await untilBoth('onwards');
+    await remove(target.branch_id);
+  });
+
   it('is what it was when what it is to become cannot be made, and nobody was cut off', async () => {
     const source = await createChild({ name: 'broken' });
     const target = await createChild({ name: 'unharmed' });
