@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -110,15 +111,15 @@ for (const restorer of RESTORERS) {
       if (directory) await rm(directory, { recursive: true, force: true });
     });
 
-    const runExport = (...args: string[]) =>
-      execute(process.execPath, [COPPICE, 'export', project.id, restorer.place(target), ...args], {
-        env: {
-          PATH: process.env.PATH,
-          HOME: process.env.HOME,
-          COPPICE_DATA_DIR: coppice.data_directory,
-          ...target.env,
-        },
-      });
+    const words = (...args: string[]) => [COPPICE, 'export', project.id, restorer.place(target), ...args];
+    const environment = () => ({
+      PATH: process.env.PATH,
+      HOME: process.env.HOME,
+      COPPICE_DATA_DIR: coppice.data_directory,
+      ...target.env,
+    });
+    const runExport = (...args: string[]) => execute(process.execPath, words(...args), { env: environment() });
+    const startExport = () => spawn(process.execPath, words(), { env: environment(), stdio: 'ignore' });
 
     /** Asks a stock server on the newest backup of that name. */
     const restored = async (server: string, uri: string, ask: (uri: string) => Promise<void>) => {
@@ -166,12 +167,34 @@ for (const restorer of RESTORERS) {
     it('is exported again under the same name, asleep, with what was written since', async () => {
       await query(project.uri, 'insert into lines values (-1)');
       await project.suspend();
+      // What an export makes in the branch is nobody's who uses it.
+      const { roles } = await coppice.must('GET', `${project.branch_path}/roles`);
+      assert.deepEqual(
+        roles.map(({ name }: { name: string }) => name),
+        [project.role],
+      );
       const before_again = await restorer.list(target, project.id);
       await runExport();
       assert.equal((await restorer.list(target, project.id)).length, before_again.length + 1);
       await restored(project.id, project.uri, async (uri) => {
         assert.deepEqual(await query(uri, 'select n from lines where n = -1'), [{ n: -1 }]);
       });
+    });
+
+    it('leaves nothing behind when the command is killed', async () => {
+      const exports = async () => (await coppice.ownDatabase('select base from coppice.exports')).rows;
+      const child = startExport();
+      let base: string | undefined;
+      const hasBase = async () => {
+        base ??= (await exports())[0]?.base?.volume.id;
+        return base !== undefined;
+      };
+      await until(hasBase, { what: 'the base', timeout_ms: 120_000 });
+      const path = join(coppice.data_directory, 'storage/volumes', base!);
+      assert.equal(existsSync(path), true);
+      child.kill('SIGKILL');
+      await until(async () => (await exports()).length === 0, { what: 'the end of the export', timeout_ms: 120_000 });
+      assert.equal(existsSync(path), false);
     });
 
     it('does not mix with the log of another branch, which has the same file names', async () => {
