@@ -22,6 +22,13 @@ export interface StatusReport {
   readonly history_damages: number;
   /** Undefined before the storage was looked at. */
   readonly storage?: { readonly driver: string; readonly free_bytes: number; readonly total_bytes: number };
+  /** Of the write-ahead log; undefined without object storage. */
+  readonly log_shipping?: {
+    readonly waiting_segments: number;
+    readonly waiting_since: Date | null;
+    readonly failure: string | null;
+    readonly failing_since: Date | null;
+  };
 }
 
 interface StatusContext {
@@ -43,7 +50,7 @@ export function registerStatus(program: Command, { settings, report, print }: St
 }
 
 function formatStatus(status: StatusReport): string {
-  const { storage } = status;
+  const { storage, log_shipping } = status;
   const rows: [string, string][] = [
     ['version', status.version],
     ['data', status.data_directory],
@@ -65,5 +72,16 @@ function formatStatus(status: StatusReport): string {
   if (storage) {
     rows.push(['storage', `${storage.driver}, ${gib(storage.free_bytes)} of ${gib(storage.total_bytes)} GiB free`]);
   }
+  if (log_shipping) rows.push(['objects', formatShipping(log_shipping)]);
   return rows.map(([name, value]) => `${name.padEnd(11)} ${value}\n`).join('');
+}
+
+function formatShipping({
+  waiting_segments,
+  waiting_since,
+  failing_since,
+}: NonNullable<StatusReport['log_shipping']>): string {
+  const behind = `${waiting_segments} segments wait, the oldest since ${waiting_since?.toISOString()}`;
+  const state = waiting_segments === 0 ? 'no segment waits' : behind;
+  return failing_since ? `${state}; failing since ${failing_since.toISOString()}, coppice doctor tells why` : state;
 }

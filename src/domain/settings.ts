@@ -191,6 +191,18 @@ export const SETTINGS = {
     default_text: '`$AWS_REGION`, else `us-east-1`',
     description: 'Region of the bucket.',
   },
+  archive_ship_seconds: {
+    type: 'seconds',
+    default: '60',
+    description: 'With object storage: archived write-ahead log is sent there at the latest after so long.',
+  },
+  archive_local_seconds: {
+    type: 'seconds',
+    default_text: 'all of it stays here, too',
+    allowed_max: 315_360_000,
+    description:
+      'With object storage: archived write-ahead log that is older and has been confirmed there goes from this disk.',
+  },
   archive_branches_after_seconds: {
     type: 'seconds',
     default_text: 'never',

@@ -4,6 +4,7 @@ import type { ObjectStore } from '../drivers/objects/contract.ts';
 import type { StorageDriver, VolumeRef } from '../drivers/storage/contract.ts';
 import type { Store } from '../store/connection.ts';
 import type { Log } from '../watch/log-fields.ts';
+import type { ShippedArchive } from './shipping/shipped-archive.ts';
 
 /** A Postgres that computes can run: where it is, and its template volume. */
 export interface EngineDistribution {
@@ -25,6 +26,13 @@ export interface EngineContext {
   readonly archive: ArchiveDriver;
   /** What outlives this machine's disk; undefined where none was given. */
   readonly objects: ObjectStore | undefined;
+  /**
+   * `archive` itself where there is object storage: what has been archived for `after_ms` is sent there, and what for
+   * `local_ms` goes from this disk then; undefined: nothing does.
+   */
+  readonly shipping:
+    | { readonly archive: ShippedArchive; readonly after_ms: number; readonly local_ms: number | undefined }
+    | undefined;
   /** Branches untouched for `after_ms`, and older than `min_age_ms`, are archived; undefined: none are. */
   readonly archive_branches: { readonly after_ms: number | undefined; readonly min_age_ms: number };
   /** How often everything in the archives is compared with its checksums. */

@@ -13,13 +13,14 @@ import { followPrimaries } from './chores/follow-primaries.ts';
 import { idleSuspend } from './chores/idle-suspend.ts';
 import { removeLeftovers } from './chores/leftovers.ts';
 import { makeDueSnapshots } from './chores/schedules.ts';
+import { shipLog } from './chores/ship-log.ts';
 import { measureVolumes, watchPool } from './chores/sizes.ts';
 import { snapshotRunning, thinSnapshots } from './chores/snapshots.ts';
 import type { EngineContext } from './context.ts';
 import { startDispatcher } from './dispatcher.ts';
 import { interruptSnapshots } from './history/snapshot-work.ts';
 import { removeUnsettledSnapshots } from './history/snapshots.ts';
-import { startLoop } from './loop.ts';
+import { type Loop, startLoop } from './loop.ts';
 import { applyConfig } from './operations/apply-config.ts';
 import { applySchemaFromBranch } from './operations/apply-schema-from-branch.ts';
 import { applyStorageConfig } from './operations/apply-storage-config.ts';
@@ -92,6 +93,7 @@ export async function startEngine(
       archiveUnused(ctx, new Date()),
     ),
     startLoop({ name: 'stored', interval_ms: 15_000, logger }, () => removeUnneeded(ctx)),
+    ...shippingLoops(ctx),
     startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
   ];
   return {
@@ -112,3 +114,17 @@ export async function startEngine(
 /** A branch is archived at most a quarter of the time too late, or a minute. */
 const archiveIntervalMs = ({ archive_branches: { after_ms = 60_000 } }: EngineContext): number =>
   Math.min(60_000, Math.max(1_000, after_ms / 4));
+
+/** None where there is no object storage. */
+function shippingLoops(ctx: EngineContext): Loop[] {
+  const shipping = shipLog(ctx);
+  if (!shipping) return [];
+  const { logger } = ctx;
+  return [
+    startLoop(
+      { name: 'ship_log', interval_ms: shipping.ship_every_ms, rest_ms: shipping.rest_ms, logger },
+      shipping.ship,
+    ),
+    startLoop({ name: 'free_log', interval_ms: shipping.free_every_ms, logger }, shipping.free),
+  ];
+}

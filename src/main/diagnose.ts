@@ -6,6 +6,7 @@ import { ObjectError } from '../drivers/objects/contract.ts';
 import { listDistributions } from '../postgres/distributions.ts';
 import { countEverything } from '../store/counts.ts';
 import { findOpenDamages } from '../store/history-damages.ts';
+import { findLogShipping } from '../store/log-shipping.ts';
 import { createLogger } from '../watch/logger.ts';
 import { domainResolves } from './domain-names.ts';
 import { withStore } from './keys.ts';
@@ -153,7 +154,24 @@ async function lookAtHistory(settings: Settings): Promise<Finding[]> {
   }
 }
 
-async function lookAtObjects(settings: Settings): Promise<Finding> {
+/** The place itself, and, of a running Coppice, whether what should be there is. */
+async function lookAtObjects(settings: Settings): Promise<Finding[]> {
+  const place = await lookAtPlace(settings);
+  if (settings.objects === undefined) return [place];
+  try {
+    const shipping = await withStore(settings, ({ store }) => findLogShipping(store));
+    if (!shipping?.failing_since) return [place];
+    const { waiting_segments, failing_since, failure } = shipping;
+    const text = `${waiting_segments} segments of log wait; nothing could be sent since ${failing_since.toISOString()}: ${failure}`;
+    const advice = 'They stay on this disk and are sent once that works. Servers do not wait for it.';
+    return [place, { subject: 'object storage', verdict: 'broken', text, advice }];
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+    return [place];
+  }
+}
+
+async function lookAtPlace(settings: Settings): Promise<Finding> {
   const subject = 'object storage';
   if (settings.objects === undefined) {
     return {

@@ -7,7 +7,7 @@ import type { Store } from '../store/connection.ts';
 import { type ExportedBranch, findBranchesToExport, findExport, withExport } from '../store/exports.ts';
 import type { ExportBase } from '../store/schema.ts';
 import { withStore } from './keys.ts';
-import { openObjects } from './open-objects.ts';
+import { objectsOf, openObjects } from './open-objects.ts';
 import { archiveOf, storageOf } from './parts.ts';
 import { StartError } from './start-error.ts';
 
@@ -39,7 +39,7 @@ export async function exportBranch(
       const { driver: storage } = await storageOf(settings.data_dir, {
         storage: base.volume.driver as Settings['storage'],
       });
-      const archive = await archiveOf(settings.data_dir);
+      const archive = await archiveOf(settings.data_dir, await objectsOf(settings));
       const written = await writeExport({ storage, archive, base }, { objects, server_name }, (bytes) =>
         told(`sending ${branch.name}: ${Math.floor(bytes / 1024 ** 2)} MiB`),
       ).catch((error) => {

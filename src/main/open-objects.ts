@@ -4,6 +4,13 @@ import type { ObjectStore } from '../drivers/objects/contract.ts';
 import { createDirectoryObjects } from '../drivers/objects/directory/driver.ts';
 import { StartError } from './start-error.ts';
 
+type ObjectSettings = Pick<Settings, 'objects' | 's3_endpoint' | 's3_region'>;
+
+/** The object storage of the installation; undefined where it has none. */
+export async function objectsOf(settings: ObjectSettings): Promise<ObjectStore | undefined> {
+  return settings.objects === undefined ? undefined : openObjects(settings.objects, settings);
+}
+
 /**
  * The object storage at `place`, which is `s3://bucket/prefix` or an absolute directory. Nothing is looked at yet: its
  * `check` does. Throws StartError for what is no place.

@@ -3,9 +3,11 @@ import type { Settings } from '../domain/settings.ts';
 import type { ArchiveDriver } from '../drivers/archive/contract.ts';
 import { createDirectoryArchive } from '../drivers/archive/directory/driver.ts';
 import { createProcessDriver } from '../drivers/compute/process/driver.ts';
+import type { ObjectStore } from '../drivers/objects/contract.ts';
 import { ensurePoolMounted } from '../drivers/storage/pool.ts';
 import { defaultReserveBytes, poolState } from '../drivers/storage/space.ts';
 import { resolveStorageRoot } from '../drivers/storage/storage-root.ts';
+import { ShippedArchive } from '../engine/shipping/shipped-archive.ts';
 import type { Log } from '../watch/log-fields.ts';
 import { type ChosenStorage, chooseStorage } from './choose-storage.ts';
 
@@ -23,8 +25,21 @@ export function computeDriverOf(dataDirectory: string, logger: Log): ProcessDriv
   });
 }
 
-/** The log of the volumes, beside them: a segment changes hands by a link. */
-export async function archiveOf(dataDirectory: string): Promise<ArchiveDriver> {
+/**
+ * The log of the volumes, beside them: a segment changes hands by a link. Where there is object storage it is there, too,
+ * and whoever reads it finds it wherever it is.
+ */
+export async function archiveOf(dataDirectory: string, objects?: ObjectStore): Promise<ArchiveDriver> {
+  return objects ? shippedArchiveOf(dataDirectory, objects) : localArchiveOf(dataDirectory);
+}
+
+/** The same, for whoever sends it to object storage. */
+export async function shippedArchiveOf(dataDirectory: string, objects: ObjectStore): Promise<ShippedArchive> {
+  const records_directory = join(await resolveStorageRoot(dataDirectory), 'archive-packs');
+  return new ShippedArchive({ local: await localArchiveOf(dataDirectory), objects, records_directory });
+}
+
+async function localArchiveOf(dataDirectory: string): Promise<ArchiveDriver> {
   return createDirectoryArchive({ root: join(await resolveStorageRoot(dataDirectory), 'archive') });
 }
 

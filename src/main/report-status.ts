@@ -1,6 +1,7 @@
 import type { StatusReport } from '../cli/status.ts';
 import type { Settings } from '../domain/settings.ts';
 import { countEverything, findPool } from '../store/counts.ts';
+import { findLogShipping } from '../store/log-shipping.ts';
 import { withStore } from './keys.ts';
 import { VERSION } from './version.ts';
 
@@ -11,5 +12,6 @@ export function reportStatus(settings: Settings): Promise<StatusReport> {
     data_directory: settings.data_dir,
     ...(await countEverything(store)),
     storage: await findPool(store),
+    log_shipping: await findLogShipping(store),
   }));
 }

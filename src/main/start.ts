@@ -5,6 +5,7 @@ import type pg from 'pg';
 import { bootstrap } from '../actions/bootstrap.ts';
 import type { ActionContext } from '../actions/context.ts';
 import type { Settings } from '../domain/settings.ts';
+import type { ObjectStore } from '../drivers/objects/contract.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { type Engine, startEngine } from '../engine/engine.ts';
 import { historyReader } from '../engine/history/reader.ts';
@@ -23,9 +24,9 @@ import type { ChosenStorage } from './choose-storage.ts';
 import { type DataDirectory, openDataDirectory, refuseUsedDirectory } from './data-directory.ts';
 import { domainResolves } from './domain-names.ts';
 import { openVault } from './master-key.ts';
-import { openObjects } from './open-objects.ts';
+import { objectsOf } from './open-objects.ts';
 import { STORE_COMPUTE_ID, startOwnStore } from './own-store.ts';
-import { archiveOf, computeDriverOf, type ProcessDriver, storageOf } from './parts.ts';
+import { archiveOf, computeDriverOf, type ProcessDriver, shippedArchiveOf, storageOf } from './parts.ts';
 import { choosePort } from './ports.ts';
 import { StartError } from './start-error.ts';
 import { type Front, startFront } from './start-front.ts';
@@ -86,12 +87,12 @@ export async function startCoppice(
   const roles = new Set(settings.roles);
   const foundation = await layFoundation(settings, { directory, logger, progress }, undo);
   const { driver: storage, ...chosen } = await storageOf(foundation.directory.path, settings);
-  const archive = await archiveOf(foundation.directory.path);
-  const objects = settings.objects === undefined ? undefined : await openObjects(settings.objects, settings);
+  const objects = await objectsOf(settings);
+  const log = await logOf(foundation, objects);
   let listener: ChangeListener | undefined;
   const installed = await installationContext(foundation);
   const replication_key = installed.vault.derive('passwords of read replicas');
-  const engineContext = engineContextOf(foundation, { storage, archive, objects, replication_key }, async () =>
+  const engineContext = engineContextOf(foundation, { storage, ...log, objects, replication_key }, async () =>
     listener?.caughtUp(),
   );
   const context = { ...installed, history: historyReader(engineContext) };
@@ -201,7 +202,7 @@ async function installationContext({
 
 function engineContextOf(
   foundation: Foundation,
-  given: Pick<EngineContext, 'storage' | 'archive' | 'objects' | 'replication_key'>,
+  given: Pick<EngineContext, 'storage' | 'archive' | 'shipping' | 'objects' | 'replication_key'>,
   caughtUp: () => Promise<void>,
 ): EngineContext {
   const { settings, driver, distributions, intent, observed, logger } = foundation;
@@ -233,6 +234,17 @@ function engineContextOf(
     caughtUp,
     logger: logger.child({ room: 'engine' }),
   };
+}
+
+/** Where the log of the branches goes. */
+async function logOf(
+  { directory, settings }: Foundation,
+  objects: ObjectStore | undefined,
+): Promise<Pick<EngineContext, 'archive' | 'shipping'>> {
+  if (!objects) return { archive: await archiveOf(directory.path), shipping: undefined };
+  const archive = await shippedArchiveOf(directory.path, objects);
+  const after_ms = settings.archive_ship_seconds * 1000;
+  return { archive, shipping: { archive, after_ms, local_ms: milliseconds(settings.archive_local_seconds) } };
 }
 
 const milliseconds = (seconds: number | undefined): number | undefined => seconds && seconds * 1000;

@@ -344,6 +344,15 @@ export interface StoragePoolsTable {
   observed_at: Time;
 }
 
+export interface LogShippingTable {
+  singleton: Generated<boolean>;
+  waiting_segments: number;
+  waiting_since: OptionalTime;
+  failure: string | null;
+  failing_since: OptionalTime;
+  observed_at: Time;
+}
+
 export interface BackupRequestsTable {
   id: Generated<string>;
   asked_at: Time;
@@ -415,6 +424,7 @@ export interface Schema {
   workers: WorkersTable;
   installation: InstallationTable;
   storage_pools: StoragePoolsTable;
+  log_shipping: LogShippingTable;
   backup_requests: BackupRequestsTable;
   exports: ExportsTable;
 }

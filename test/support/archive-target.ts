@@ -6,6 +6,8 @@ import { after, before, describe } from 'node:test';
 import { promisify } from 'node:util';
 import type { ArchiveDriver } from '../../src/drivers/archive/contract.ts';
 import { createDirectoryArchive } from '../../src/drivers/archive/directory/driver.ts';
+import { createDirectoryObjects } from '../../src/drivers/objects/directory/driver.ts';
+import { ShippedArchive } from '../../src/engine/shipping/shipped-archive.ts';
 import { cannotMount, type FilesystemKind, mountFilesystem, system, type TestFilesystem } from './filesystem.ts';
 import { OWNER } from './storage-target.ts';
 
@@ -40,18 +42,20 @@ export const segmentBytes = (name: string): Buffer =>
 
 export const accept = (): undefined => undefined;
 
-/** Declares the same tests for every file system that archives lie on. */
+/** Declares the same tests for every file system that archives lie on, and, if asked, for one that object storage is to get. */
 export function describeArchive(
   title: string,
   tests: (target: () => ArchiveTarget) => void,
-  kinds: readonly FilesystemKind[] = ['xfs', 'btrfs', 'ext4'],
+  kinds: readonly (FilesystemKind | 'ext4 before anything is sent')[] = ['xfs', 'btrfs', 'ext4'],
 ): void {
-  for (const kind of kinds) {
-    describe(`${title}: ${kind}`, { skip: cannotMount }, () => {
+  for (const variant of kinds) {
+    const shipped = variant === 'ext4 before anything is sent';
+    const kind = shipped ? 'ext4' : variant;
+    describe(`${title}: ${variant}`, { skip: cannotMount }, () => {
       let target: ArchiveTarget | undefined;
       before(async () => {
         const filesystem = await mountFilesystem(kind, 320 * 1024 ** 2);
-        target = await makeTarget(filesystem, kind).catch(async (error) => {
+        target = await makeTarget(filesystem, kind, shipped).catch(async (error) => {
           await filesystem.remove();
           throw error;
         });
@@ -62,13 +66,16 @@ export function describeArchive(
   }
 }
 
-async function makeTarget(filesystem: TestFilesystem, kind: FilesystemKind): Promise<ArchiveTarget> {
+async function makeTarget(filesystem: TestFilesystem, kind: FilesystemKind, shipped: boolean): Promise<ArchiveTarget> {
   const root = join(filesystem.path, 'archive');
   const data_directory = join(filesystem.path, 'volume');
   if (kind === 'btrfs') await system('btrfs', '-q', 'subvolume', 'create', data_directory);
   mkdirSync(join(data_directory, 'pg_wal'), { recursive: true });
   for (const path of [data_directory, join(data_directory, 'pg_wal')]) chownSync(path, OWNER.uid, OWNER.gid);
-  const driver = createDirectoryArchive({ root });
+  const local = createDirectoryArchive({ root });
+  const objects = createDirectoryObjects({ root: join(filesystem.path, 'objects') });
+  const records_directory = join(filesystem.path, 'packs');
+  const driver = shipped ? new ShippedArchive({ local, objects, records_directory }) : local;
   await driver.ensureReady(TIMELINE, OWNER);
   const command = driver.archiveCommand(TIMELINE);
   return {

@@ -19,6 +19,8 @@ export interface ArchivedFile {
   readonly sha256: string;
   /** When it was taken in (UTC). */
   readonly archived_at: Date;
+  /** Taken by `takeCopy`: its server may still have been going to write on it, and one that is finished replaces it. */
+  readonly copy: boolean;
 }
 
 /**

@@ -28,7 +28,10 @@ export interface ObjectStore {
   put(key: string, bytes: Buffer, call?: ObjectCall): Promise<void>;
   /** The same for what is larger than memory. What it throws leaves no object, and none half written. */
   putStream(key: string, source: AsyncIterable<Buffer>, call?: ObjectCall): Promise<ObjectInfo>;
-  /** Throws `missing`, or `damaged` when fewer bytes come than the store promised or not those of its checksum. */
+  /**
+   * Throws `missing`, or `damaged` when what came is not what the store promised or not of its checksum. A connection that
+   * breaks again and again is `unreachable`.
+   */
   get(key: string, call?: ObjectCall): Promise<Buffer>;
   /** The same, in pieces. The bytes are right only when it ends without an error. */
   getStream(key: string, call?: ObjectCall): AsyncIterable<Buffer>;

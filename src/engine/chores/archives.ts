@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { CoppiceError } from '../../domain/errors.ts';
 import type { TimelineId } from '../../domain/ids.ts';
 import { ArchiveError } from '../../drivers/archive/contract.ts';
 import { findArchivingTimelines, findTimelineToCheck, observeArchiveChecked } from '../../store/archives.ts';
@@ -106,6 +107,8 @@ async function problemOf(ctx: EngineContext, id: TimelineId, name: string): Prom
     await ctx.archive.read(id, name);
     return undefined;
   } catch (error) {
+    // What lies in object storage that cannot be asked is looked at the next time.
+    if (error instanceof CoppiceError) return undefined;
     if (!(error instanceof ArchiveError)) throw error;
     if (error.kind !== 'checksum' || (await mendSegment(ctx, id, name))) return undefined;
     return error.message;

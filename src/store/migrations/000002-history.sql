@@ -133,6 +133,16 @@ alter table endpoints
   add column replica_lag_bytes bigint,
   add column replica_lag_seconds double precision;
 
+-- Observed: the write-ahead log that is not in object storage yet, and why that is so.
+create table log_shipping (
+  singleton boolean primary key default true check (singleton),
+  waiting_segments bigint not null,
+  waiting_since timestamptz,
+  failure text,
+  failing_since timestamptz,
+  observed_at timestamptz not null default clock_timestamp()
+);
+
 -- A backup that somebody makes and waits with until the engine has taken the snapshots that it will be of.
 create table backup_requests (
   id uuid primary key default gen_random_uuid(),

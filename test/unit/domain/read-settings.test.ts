@@ -35,9 +35,11 @@ describe('settings', () => {
       min_suspend_timeout_seconds: 60,
       snapshot_wal_bytes: 1024 ** 3,
       snapshot_interval_seconds: 300,
+      branch_without_checkpoint: false,
       time_travel_timeout_seconds: 30,
       archive_check_interval_seconds: 86_400,
       s3_region: 'us-east-1',
+      archive_ship_seconds: 60,
       keep_computes: false,
       log_level: 'info',
     });

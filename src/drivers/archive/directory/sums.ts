@@ -3,10 +3,8 @@ import { join } from 'node:path';
 import type { ArchivedFile } from '../contract.ts';
 import { isArchivable } from './layout.ts';
 
-/** A line of a group's list. `copy`: of a file that its server may still have been going to write on. */
-export interface SumsEntry extends ArchivedFile {
-  readonly copy: boolean;
-}
+/** A line of a group's list. */
+export type SumsEntry = ArchivedFile;
 
 const FILE = 'sums';
 

@@ -12,7 +12,7 @@ import type { Bucket } from './bucket.ts';
 import { compositeOf, sha256Of } from './checksums.ts';
 
 /** S3 takes ten thousand parts: 160 GB. */
-export const PART_BYTES = 16 * 1024 ** 2;
+const PART_BYTES = 16 * 1024 ** 2;
 const PARTS_MAX = 10_000;
 /** So many parts are in memory. */
 const CONCURRENT_PARTS = 3;
