@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { parseLsn } from '../../src/domain/lsn.ts';
 import { type Answer, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
-import { connect, query } from '../support/customer.ts';
+import { type CustomerClient, connect, query } from '../support/customer.ts';
+import { cannotMount, mountFilesystem, type TestFilesystem } from '../support/filesystem.ts';
 import {
   createLiveProject,
   dataDirectoryOf,
@@ -10,6 +13,7 @@ import {
   postmasterPid,
 } from '../support/live-project.ts';
 import { seededRandom, testSeed } from '../support/random.ts';
+import { copyStartedDirectory } from '../support/started-directory.ts';
 import { until } from '../support/until.ts';
 
 /**
@@ -17,12 +21,15 @@ import { until } from '../support/until.ts';
  * committed at its point. COPPICE_TEST_ROUNDS=200 is the long mode; COPPICE_TEST_SEED repeats a failure.
  */
 const ROUNDS = Number(process.env.COPPICE_TEST_ROUNDS ?? 1);
-const STEPS = 40;
+const STEPS = 36;
 const ROWS = 30;
+const BULK = -1;
+/** Coppice runs here; servers tell their times in UTC. */
+const HOST_ZONE = 'America/St_Johns';
 
 type Rows = ReadonlyMap<number, string>;
 
-/** What a branch held after a commit, and where in its log and when that was. */
+/** What a branch held after a commit, and where in its log and when that was. `BULK` stands for the rows of `bulk`. */
 interface Mark {
   readonly rows: Rows;
   readonly lsn: string;
@@ -32,30 +39,43 @@ interface Mark {
 interface Tree {
   readonly live: LiveProject;
   readonly marks: Mark[];
+  /** Undefined for the root, and where the parent is none of the trees any more. */
+  parent?: Tree;
+  /** Connection string of its read replica, once it has one. */
+  replica?: string;
 }
 
-describe('a random history', { timeout: ROUNDS * 600_000 }, () => {
-  const seed = testSeed();
-  let coppice: TestCoppice;
+for (const kind of ['ext4', 'xfs'] as const) {
+  // What the temporary directory lies on, mostly ext4; and one on which copies share their blocks.
+  const skip = kind === 'xfs' ? cannotMount : false;
+  describe(`a random history on ${kind}`, { timeout: ROUNDS * 600_000, skip }, () => {
+    const seed = testSeed();
+    let filesystem: TestFilesystem | undefined;
+    let coppice: TestCoppice;
 
-  before(async () => {
-    coppice = await startCoppice({ env: { COPPICE_SNAPSHOT_WAL_BYTES: '3MB' } });
-  });
-  after(async () => {
-    await coppice?.stop();
-    if (coppice) await removeDataDirectory(coppice.data_directory);
-  });
-
-  for (let round = 0; round < ROUNDS; round++) {
-    it(`is found again by its points, with COPPICE_TEST_SEED=${seed + round}`, async () => {
-      const history = new RandomHistory(coppice, seededRandom(seed + round));
-      await history.begin();
-      for (let step = 0; step < STEPS; step++) await history.step();
-      await history.check();
-      await coppice.must('DELETE', history.project.path);
+    before(async () => {
+      if (kind === 'xfs') filesystem = await mountFilesystem('xfs', 6 * 1024 ** 3);
+      const data_directory = filesystem && join(filesystem.path, 'd');
+      if (data_directory) await copyStartedDirectory(data_directory);
+      coppice = await startCoppice({ data_directory, env: { COPPICE_SNAPSHOT_WAL_BYTES: '3MB', TZ: HOST_ZONE } });
     });
-  }
-});
+    after(async () => {
+      await coppice?.stop();
+      if (filesystem) await filesystem.remove();
+      else if (coppice) await removeDataDirectory(coppice.data_directory);
+    });
+
+    for (let round = 0; round < ROUNDS; round++) {
+      it(`is found again by its points, with COPPICE_TEST_SEED=${seed + round}`, async () => {
+        const history = new RandomHistory(coppice, seededRandom(seed + round));
+        await history.begin();
+        for (let step = 0; step < STEPS; step++) await history.step();
+        await history.check();
+        await coppice.must('DELETE', history.project.path);
+      });
+    }
+  });
+}
 
 class RandomHistory {
   readonly #coppice: TestCoppice;
@@ -74,7 +94,7 @@ class RandomHistory {
 
   async begin(): Promise<void> {
     const live = await createLiveProject(this.#coppice);
-    await query(live.uri, 'create table held (id int primary key, value text not null)');
+    await query(live.uri, 'create table held (id int primary key, value text not null); create table bulk (text text)');
     this.#trees.push({ live, marks: [] });
     await this.#commit(this.#trees[0]!);
   }
@@ -82,12 +102,16 @@ class RandomHistory {
   async step(): Promise<void> {
     const tree = this.#trees[this.#below(this.#trees.length)]!;
     const dice = this.#random();
-    if (dice < 0.62) await this.#commit(tree);
-    else if (dice < 0.7) await this.#abort(tree);
-    else if (dice < 0.82) await this.#during(tree, 'fill', () => this.#fill(tree));
-    else if (dice < 0.87) await this.#during(tree, 'suspend', () => this.#suspend(tree));
-    else if (dice < 0.92) await this.#during(tree, 'kill', () => this.#kill(tree));
-    else if (dice < 0.97) await this.#branch(tree.live.branch_id, tree.marks);
+    if (dice < 0.5) await this.#commit(tree);
+    else if (dice < 0.56) await this.#abort(tree);
+    else if (dice < 0.64) await this.#during(tree, 'fill', () => this.#fill(tree));
+    else if (dice < 0.69) await this.#during(tree, 'bulk', () => this.#bulk(tree));
+    else if (dice < 0.74) await this.#during(tree, 'suspend', () => this.#suspend(tree));
+    else if (dice < 0.79) await this.#during(tree, 'kill', () => this.#kill(tree));
+    else if (dice < 0.83) await this.#during(tree, 'thin', () => this.#thin());
+    else if (dice < 0.87) await this.#during(tree, 'replica', () => this.#replica(tree));
+    else if (dice < 0.93) await this.#branch(tree.live.branch_id, tree.marks, tree);
+    else if (dice < 0.965) await this.#reset(tree);
     else await this.#restore(tree);
   }
 
@@ -116,6 +140,10 @@ class RandomHistory {
       ]);
     }
     await client.query('commit');
+    await this.#mark({ live, marks }, rows, client);
+  }
+
+  async #mark({ live, marks }: Pick<Tree, 'live' | 'marks'>, rows: Rows, client: CustomerClient): Promise<void> {
     const { rows: at } = await client.query(
       `select pg_current_wal_insert_lsn()::text as lsn,
          to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as time`,
@@ -138,6 +166,20 @@ class RandomHistory {
       await query(live.uri, "select pg_logical_emit_message(true, 'fill', repeat('x', $1))", [size]);
   }
 
+  /** The branch becomes much larger, or small again: those made at an earlier point are smaller or larger than it. */
+  async #bulk({ live, marks }: Tree): Promise<void> {
+    const rows = new Map(marks.at(-1)!.rows);
+    await using client = await connect(live.uri);
+    if (rows.delete(BULK)) {
+      await client.query('truncate bulk');
+    } else {
+      const count = 1000 + this.#below(3000);
+      rows.set(BULK, 'b'.repeat(count));
+      await client.query("insert into bulk select repeat('bulk', 200) from generate_series(1, $1)", [count]);
+    }
+    await this.#mark({ live, marks }, rows, client);
+  }
+
   async #suspend({ live }: Tree): Promise<void> {
     await this.#insist(`${live.endpoint_path}/suspend`);
   }
@@ -146,17 +188,50 @@ class RandomHistory {
     process.kill(await postmasterPid(await dataDirectoryOf(live.uri)), 'SIGKILL');
   }
 
-  async #branch(parent_id: string, marks: readonly Mark[]): Promise<void> {
+  /** All snapshots but the newest of each timeline become two hours older; then those that stand too close go. */
+  async #thin(): Promise<void> {
+    const { id, path } = this.project;
+    await this.#coppice.ownDatabase(`
+      update coppice.timeline_snapshots older set taken_at = older.taken_at - interval '2 hours'
+      from coppice.timelines where timelines.id = older.timeline_id and timelines.project_id = '${id}' and exists (
+        select from coppice.timeline_snapshots newer
+        where newer.timeline_id = older.timeline_id and newer.taken_at > older.taken_at
+      )`);
+    // Another window is what makes it look at once.
+    const history_retention_seconds = 86_400 - this.#told.length;
+    await this.#insist(path, { project: { history_retention_seconds } }, 'PATCH');
+  }
+
+  /** A replica holds what was committed on its primary as soon as it has replayed so far. */
+  async #replica(tree: Tree): Promise<void> {
+    const { live, marks } = tree;
+    if (!tree.replica) {
+      const wanted = { endpoint: { branch_id: live.branch_id, type: 'read_only' } };
+      const { endpoint } = await this.#insist(`${this.project.path}/endpoints`, wanted);
+      tree.replica = live.uri.replaceAll(live.endpoint_id, endpoint.id);
+    }
+    const { lsn, rows } = marks.at(-1)!;
+    const uri = tree.replica;
+    const replayed = async () => {
+      const [at] = await query(uri, 'select pg_last_wal_replay_lsn()::text as lsn');
+      return parseLsn(at.lsn) >= parseLsn(lsn);
+    };
+    await until(replayed, { what: `the replica of ${live.branch_id} to be at ${lsn}`, timeout_ms: 60_000 });
+    await this.#expect(uri, rows, `the replica of ${live.branch_id} at ${lsn}`);
+  }
+
+  async #branch(parent_id: string, marks: readonly Mark[], parent?: Tree): Promise<void> {
     if (this.#trees.length >= 6) return;
     const mark = marks[this.#below(marks.length)]!;
-    const point = this.#random() < 0.5 ? { parent_lsn: mark.lsn } : { parent_timestamp: mark.time };
+    const point =
+      this.#random() < 0.5 ? { parent_lsn: mark.lsn } : { parent_timestamp: inSomeZone(mark.time, this.#random()) };
     const request = { branch: { parent_id, ...point }, endpoints: [{ type: 'read_write' }] };
     const created = await this.#insist(`${this.project.path}/branches`, request);
     const live = liveProject(this.#coppice, created);
     const what = `${live.branch_id} of ${parent_id} at ${JSON.stringify(point)}`;
     this.#told.push(`branch ${what}`);
     await this.#expect(live.uri, mark.rows, what);
-    const tree: Tree = { live, marks: [] };
+    const tree: Tree = { live, marks: [], parent };
     this.#trees.push(tree);
     await this.#commitOn(tree, mark.rows);
   }
@@ -177,13 +252,40 @@ class RandomHistory {
       ...{ source_branch_id: live.branch_id, source_lsn: mark.lsn },
       preserve_under_name: `was ${this.#told.length}`,
     });
+    this.#leave(tree);
+    tree.parent = undefined;
     await this.#expect(live.uri, mark.rows, `restored to ${mark.lsn}`);
     await this.#branch(branch.parent_id, marks.splice(0));
     await this.#commitOn(tree, mark.rows);
   }
 
+  /** To what its parent holds now. */
+  async #reset(tree: Tree): Promise<void> {
+    const { live, marks, parent } = tree;
+    if (!parent) return this.#commit(tree);
+    const { rows } = parent.marks.at(-1)!;
+    this.#told.push(`reset ${live.branch_id} to ${parent.live.branch_id}`);
+    await this.#insist(`${live.branch_path}/restore`, {
+      source_branch_id: parent.live.branch_id,
+      preserve_under_name: `was ${this.#told.length}`,
+    });
+    this.#leave(tree);
+    await this.#expect(live.uri, rows, `reset to ${parent.live.branch_id}`);
+    marks.length = 0;
+    await this.#commitOn(tree, rows);
+  }
+
+  /** Its children are those of the branch that keeps what it was. */
+  #leave(tree: Tree): void {
+    for (const child of this.#trees) if (child.parent === tree) child.parent = undefined;
+  }
+
   async #expect(uri: string, rows: Rows, what: string): Promise<void> {
-    const found = await query(uri, 'select id, value from held order by id');
+    const found = await query(
+      uri,
+      `select id, value from held union all
+       select ${BULK}, repeat('b', count(*)::int) from bulk having count(*) > 0 order by id`,
+    );
     const expected = [...rows].sort(([a], [b]) => a - b).map(([id, value]) => ({ id, value }));
     assert.deepEqual(
       found.map(({ id, value }) => `${id} ${value.length} ${value[0]}`),
@@ -198,11 +300,11 @@ class RandomHistory {
   }
 
   /** Asks again while something else goes on, such as the start after a kill, and waits for the end. */
-  async #insist(path: string, body?: object): Promise<Answer['body']> {
-    let answer = await this.#coppice.call('POST', path, body);
+  async #insist(path: string, body?: object, method = 'POST'): Promise<Answer['body']> {
+    let answer = await this.#coppice.call(method, path, body);
     await until(
       async () => {
-        if (answer.status === 423) answer = await this.#coppice.call('POST', path, body);
+        if (answer.status === 423) answer = await this.#coppice.call(method, path, body);
         return answer.status !== 423;
       },
       { what: `${path} to be free` },
@@ -215,4 +317,18 @@ class RandomHistory {
   #below(bound: number): number {
     return Math.floor(this.#random() * bound);
   }
+}
+
+/** The same time with another offset, to the microsecond. */
+function inSomeZone(time: string, random: number): string {
+  const [offset, minutes] = (
+    [
+      ['Z', 0],
+      ['+05:30', 330],
+      ['-03:30', -210],
+    ] as const
+  )[Math.floor(random * 3)]!;
+  const there = new Date(Date.parse(time) + minutes * 60_000).toISOString();
+  // A Date has milliseconds only.
+  return there.slice(0, 19) + time.slice(19, 26) + offset;
 }
