@@ -12,7 +12,7 @@ import { seededRandom, testSeed } from '../support/random.ts';
 
 /**
  * Branches of a parent on which much is written, changed and checkpointed at random, made without a checkpoint of their
- * own. COPPICE_TEST_ROUNDS=500 is the long mode; COPPICE_TEST_SEED begins with the same dice.
+ * own. COPPICE_TEST_ROUNDS=125 is the long mode, of 500 branches; COPPICE_TEST_SEED begins with the same dice.
  */
 const ROUNDS = Number(process.env.COPPICE_TEST_ROUNDS ?? 1);
 const AT_ONCE = 4;
