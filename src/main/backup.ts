@@ -12,7 +12,7 @@ import { masterKeyCheck } from './backup-key-check.ts';
 import type { StorageDriverName } from './choose-storage.ts';
 import { readDirectoryId } from './data-directory.ts';
 import { withStore } from './keys.ts';
-import { openObjects } from './open-objects.ts';
+import { objectsOf, openObjects } from './open-objects.ts';
 import { archiveOf, storageOf } from './parts.ts';
 import { StartError } from './start-error.ts';
 import { VERSION } from './version.ts';
@@ -58,10 +58,20 @@ async function make(
   if (!directory_id || !pool)
     throw new StartError(`Coppice on ${data_dir} has not started once: start it, and try again`);
   const { driver: storage } = await storageOf(data_dir, { storage: pool.driver as StorageDriverName });
-  const source = { storage, archive: await archiveOf(data_dir) };
+  const own_objects = await objectsOf(settings);
+  const source = { storage, archive: await archiveOf(data_dir, own_objects) };
   return withPlaceLease(objects, directory_id, async () => {
-    const manifest = await makeBackup({ store, source, objects, version: VERSION, master_key_check, progress });
-    const swept = keep === undefined ? undefined : await sweep(objects, keep);
+    const manifest = await makeBackup({
+      store,
+      source,
+      own_objects,
+      objects,
+      version: VERSION,
+      master_key_check,
+      progress,
+    });
+    const { installation_id } = manifest;
+    const swept = keep === undefined ? undefined : await sweep(objects, { installation_id, keep });
     const { problems, sent_bytes } = manifest;
     return { ...summaryOf(manifest), sent_bytes, problems, swept, master_key_file };
   });

@@ -3,6 +3,7 @@ import type { Settings } from '../domain/settings.ts';
 import type { ObjectStore } from '../drivers/objects/contract.ts';
 import { dumpKey, type Manifest } from '../engine/backup/manifest.ts';
 import { getSealed } from '../engine/objects/sealed.ts';
+import { stopPoint } from '../engine/stop-point.ts';
 import type { Distribution } from '../postgres/distributions.ts';
 import { clearForRestore, forgetRestore, StoreInUse } from '../store/clear-for-restore.ts';
 import { openStore } from '../store/connection.ts';
@@ -56,6 +57,7 @@ async function fill(work: StoreToRestore, connection: pg.ClientConfig): Promise<
     });
     await migrate(pool, { count: manifest.dump.migrations.length });
     await loadDump(store, manifest.dump, (table) => rowsOf(objects, manifest, table));
+    stopPoint('restore:loaded');
     await migrate(pool);
     const timelines = manifest.timelines.map(({ id }) => id);
     const snapshots = manifest.timelines.flatMap(({ frozen, volumes }) => (frozen ? [] : volumes));

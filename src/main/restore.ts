@@ -3,6 +3,7 @@ import { userInfo } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import type { Settings } from '../domain/settings.ts';
 import type { ObjectStore } from '../drivers/objects/contract.ts';
+import { fetchArchived, holdsTimelines } from '../engine/backup/archived-timelines.ts';
 import { fetchTimelines, planRestore, type RestoreTarget } from '../engine/backup/fetch-timelines.ts';
 import { getManifest, listBackups, type Manifest } from '../engine/backup/manifest.ts';
 import { type Distribution, ensureDistributions } from '../postgres/distributions.ts';
@@ -10,7 +11,7 @@ import { checkMigrations, StoreVersionError } from '../store/migrate.ts';
 import { createLogger } from '../watch/logger.ts';
 import { masterKeyCheck } from './backup-key-check.ts';
 import { type DataDirectory, openDataDirectory, refuseUsedDirectory } from './data-directory.ts';
-import { openObjects } from './open-objects.ts';
+import { objectsOf, openObjects } from './open-objects.ts';
 import { archiveOf, computeDriverOf, storageOf } from './parts.ts';
 import { restoreStore } from './restore-store.ts';
 import { StartError } from './start-error.ts';
@@ -60,7 +61,10 @@ export async function restore(
       `${data_dir} holds half of backup ${begun.backup_id}: restore that one, or empty the directory`,
     );
   }
-  if (!begun) await refuseOccupied(settings);
+  if (!begun) {
+    await refuseOccupied(settings);
+    await refuseOccupiedObjects(settings, manifest);
+  }
   const directory = await openDataDirectory(data_dir);
   try {
     await restoreInto({ settings, directory, objects, manifest, key_file, progress: options.progress });
@@ -79,6 +83,16 @@ async function refuseOccupied({ data_dir, master_key_file }: Settings): Promise<
   const own_key = dirname(master_key_file) === data_dir ? [basename(master_key_file)] : [];
   const other = names.find((name) => ![...OF_AN_EMPTY_DIRECTORY, ...own_key].includes(name));
   if (other) throw new StartError(`${data_dir} is not empty (it holds ${other}): restore into an empty data directory`);
+}
+
+/** What is archived belongs to one installation, which removes what it does not know. */
+async function refuseOccupiedObjects(settings: Settings, { id, archived }: Manifest): Promise<void> {
+  const own = await objectsOf(settings);
+  if (!own && archived.length > 0) {
+    throw new StartError(`backup ${id} holds archived branches: set COPPICE_OBJECTS to an empty place for them`);
+  }
+  if (!own || !(await holdsTimelines(own))) return;
+  throw new StartError(`${own.place} holds branches of an installation: set COPPICE_OBJECTS to a place of its own`);
 }
 
 async function restoreInto(work: RestoreWork): Promise<void> {
@@ -110,6 +124,8 @@ async function restoreInto(work: RestoreWork): Promise<void> {
   }
   await keepMasterKey(work);
   await fetchTimelines(target, manifest, plan);
+  const own = await objectsOf(settings);
+  for (const archived of own ? manifest.archived : []) await fetchArchived(own!, objects, archived);
   progress("loading Coppice's own database");
   await restoreStore({ settings, directory, distributions, objects, manifest, logger, driver: storage.name });
   await rm(target.scratch, { recursive: true, force: true });

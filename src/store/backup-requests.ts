@@ -107,6 +107,20 @@ export interface BackupTimeline {
   readonly retention_seconds: number;
 }
 
+/** A timeline that is in object storage alone. */
+export interface ArchivedForBackup {
+  readonly id: string;
+  readonly archived_at: Date;
+}
+
+export async function findArchivedForBackup(store: Store): Promise<ArchivedForBackup[]> {
+  const { rows } = await sql<ArchivedForBackup>`
+    select timelines.id, timelines.archived_at from timelines join projects on projects.id = timelines.project_id
+    where timelines.archived_at is not null and timelines.deleted_at is null and projects.deleted_at is null
+    order by timelines.id`.execute(store);
+  return rows;
+}
+
 /** Every timeline whose volume is here, in the order of their making, so that parents come before what was made of them. */
 export async function findBackupTimelines(store: Store): Promise<BackupTimeline[]> {
   const { rows } = await sql<BackupTimeline>`

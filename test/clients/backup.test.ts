@@ -1,49 +1,13 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { mustRun } from '../support/coppice-command.ts';
 import { connect, query } from '../support/customer.ts';
 import { createLiveProject, type LiveProject } from '../support/live-project.ts';
 import { until } from '../support/until.ts';
-
-const COPPICE = fileURLToPath(new URL('../../bin/coppice.ts', import.meta.url));
-
-interface Ended {
-  readonly code: number | null;
-  readonly out: string;
-  readonly err: string;
-}
-
-/** Begins a command of Coppice on a data directory. */
-function begin(
-  data_directory: string,
-  args: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-): { child: ChildProcess; ended: Promise<Ended> } {
-  const child = spawn(process.execPath, [COPPICE, ...args], {
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: tmpdir(), COPPICE_DATA_DIR: data_directory, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let [out, err] = ['', ''];
-  child.stdout.setEncoding('utf8').on('data', (chunk) => (out += chunk));
-  child.stderr.setEncoding('utf8').on('data', (chunk) => (err += chunk));
-  const ended = once(child, 'close').then(([code]) => ({ code, out, err }));
-  return { child, ended };
-}
-
-const run = (data_directory: string, args: readonly string[], env?: Readonly<Record<string, string>>): Promise<Ended> =>
-  begin(data_directory, args, env).ended;
-
-async function mustRun(data_directory: string, ...args: string[]): Promise<string> {
-  const { code, out, err } = await run(data_directory, args);
-  assert.equal(code, 0, `${args.join(' ')}: ${out}${err}`);
-  return out;
-}
 
 const sentBytes = (out: string): number => Number(/([\d.]+) MiB were sent/.exec(out)![1]) * 1024 ** 2;
 
@@ -108,7 +72,7 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     await query(asleep.uri, 'create table quiet as select 42 as answer');
     await origin.settled(busy.id);
     await asleep.suspend();
-    key = (await mustRun(origin.data_directory, 'keys', 'create', '--name', 'of before')).trim();
+    key = (await mustRun(origin.data_directory, ['keys', 'create', '--name', 'of before'])).trim();
   });
   after(async () => {
     await origin?.stop();
@@ -121,7 +85,7 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     const writer = await startWriter(busy.uri);
     await until(() => writer.acknowledged() > 20, { what: 'rows to be written' });
     committed_before = writer.acknowledged();
-    const out = await mustRun(origin.data_directory, 'backup', place);
+    const out = await mustRun(origin.data_directory, ['backup', place]);
     assert.match(out, /^Backup \d{8}T\d{6}Z-[0-9a-f]{8} holds 2 projects with 3 branches as of /);
     assert.match(out, /The master key is not in it: keep .*master\.key elsewhere/);
     assert.doesNotMatch(out, /NOT WHOLE/);
@@ -133,9 +97,9 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
 
   it('costs the second time what has changed', async () => {
     await query(dev_uri, "insert into notes values (1002, 'later')");
-    const again = sentBytes(await mustRun(origin.data_directory, 'backup', place));
+    const again = sentBytes(await mustRun(origin.data_directory, ['backup', place]));
     assert.ok(again < first_sent_bytes / 4, `${again} of ${first_sent_bytes} bytes`);
-    const listed = await mustRun(origin.data_directory, 'backup', place, '--list');
+    const listed = await mustRun(origin.data_directory, ['backup', place, '--list']);
     assert.equal(listed.trim().split('\n').length, 2);
   });
 
@@ -144,7 +108,7 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     await origin.stop();
     const data_directory = await makeDataDirectory();
     directories.push(data_directory);
-    const out = await mustRun(data_directory, 'restore', place, '--master-key-file', key_file);
+    const out = await mustRun(data_directory, ['restore', place, '--master-key-file', key_file]);
     assert.match(out, /holds 2 projects with 3 branches as of /);
     restored = await startCoppice({
       data_directory,
@@ -188,9 +152,9 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
 
   it('is of an installation that can be backed up again, and goes on with its history', async () => {
     await query(busy.uri, 'insert into load select coalesce(max(id), 0) + 1 from load');
-    const out = await mustRun(restored.data_directory, 'backup', place, '--keep', '1');
+    const out = await mustRun(restored.data_directory, ['backup', place, '--keep', '1']);
     assert.match(out, /Removed 2 older backups/);
-    assert.equal((await mustRun(restored.data_directory, 'backup', place, '--list')).trim().split('\n').length, 1);
-    assert.doesNotMatch(await mustRun(restored.data_directory, 'doctor'), /BAD/);
+    assert.equal((await mustRun(restored.data_directory, ['backup', place, '--list'])).trim().split('\n').length, 1);
+    assert.doesNotMatch(await mustRun(restored.data_directory, ['doctor']), /BAD/);
   });
 });

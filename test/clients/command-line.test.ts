@@ -45,6 +45,8 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
     'keys create',
     'keys list',
     'keys revoke',
+    'backup',
+    'restore',
     'pool',
     'pool create',
     'pool status',

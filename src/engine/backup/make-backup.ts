@@ -13,8 +13,9 @@ import type { Store } from '../../store/connection.ts';
 import type { BackupProblem } from '../../store/schema.ts';
 import { chunksBelow } from '../objects/chunks.ts';
 import { stopPoint } from '../stop-point.ts';
+import { sendArchived } from './archived-timelines.ts';
 import { BackupError } from './backup-error.ts';
-import { type Manifest, PREFIXES, putManifest, type StoredTimeline } from './manifest.ts';
+import { type Manifest, PREFIXES, putManifest, type StoredArchived, type StoredTimeline } from './manifest.ts';
 import { type BackupSource, type BackupTarget, NothingToSend, sendTimeline } from './send-timeline.ts';
 import { isOutdated, putStoreMoment, type StoreMoment } from './store-moment.ts';
 
@@ -29,6 +30,8 @@ export interface BackupWork {
   /** The installation's own database; the caller holds it by `asOnlyBackup`. */
   readonly store: Store;
   readonly source: BackupSource;
+  /** The object storage of the installation, if it has one. */
+  readonly own_objects: ObjectStore | undefined;
   /** The place; the caller holds its lease. */
   readonly objects: ObjectStore;
   readonly version: string;
@@ -71,7 +74,7 @@ export async function makeBackup(work: BackupWork): Promise<Manifest> {
 
 async function openTarget(objects: ObjectStore): Promise<BackupTarget & { readonly sent_bytes: number }> {
   const known = new Set<string>();
-  for (const prefix of [PREFIXES.volumes, PREFIXES.log]) {
+  for (const prefix of [PREFIXES.volumes, PREFIXES.log, PREFIXES.archived]) {
     for await (const { key } of objects.list(prefix)) known.add(key);
   }
   const chunks = chunksBelow(objects, '');
@@ -101,6 +104,7 @@ async function attemptBackup(
   const moment = await putStoreMoment(store, { objects, id: backup.id, sent: target.sent });
   stopPoint('backup:dumped');
   const { timelines, problems: more } = await sendAll(work, moment, { target, problems });
+  const archived = await sendAllArchived(work, moment, target);
   stopPoint('backup:sent');
   if (!(await isBackupUnderWay(store))) {
     throw new BackupError("Coppice's own database went away while the backup was made: make it again");
@@ -108,7 +112,7 @@ async function attemptBackup(
   const { dump, parts, projects, branches, installation_id } = moment;
   const manifest = {
     ...backup,
-    ...{ version, installation_id, master_key_check, dump, parts, projects, branches, timelines },
+    ...{ version, installation_id, master_key_check, dump, parts, projects, branches, timelines, archived },
     problems: [...problems, ...more],
     sent_bytes: target.sent_bytes,
     ended_at: new Date().toISOString(),
@@ -150,9 +154,7 @@ async function sendAll(
     try {
       const { stored, missing } = await sendTimeline(source, backed.timeline, backed.snapshots, target);
       sent.push(stored);
-      if (missing.length === 0) continue;
-      const names = missing.slice(0, SEGMENTS_NAMED_MAX).join(', ');
-      found.push({ timeline_id, reason: `${missing.length} segments of its history are missing or damaged: ${names}` });
+      if (missing.length > 0) found.push({ timeline_id, reason: gapIn(missing) });
     } catch (error) {
       const known = problems.some((problem) => problem.timeline_id === timeline_id);
       if (error instanceof NothingToSend && known) continue;
@@ -164,4 +166,28 @@ async function sendAll(
     stopPoint('backup:timeline');
   }
   return { timelines: sent, problems: found };
+}
+
+const gapIn = (missing: readonly string[]): string =>
+  `${missing.length} segments of its history are missing or damaged: ${missing.slice(0, SEGMENTS_NAMED_MAX).join(', ')}`;
+
+/** @throws Outdated */
+async function sendAllArchived(
+  { own_objects, progress }: BackupWork,
+  { archived }: StoreMoment,
+  target: BackupTarget,
+): Promise<StoredArchived[]> {
+  if (archived.length > 0 && !own_objects) {
+    throw new BackupError('branches are archived, and COPPICE_OBJECTS does not say where: set it as for coppice up');
+  }
+  const sent: StoredArchived[] = [];
+  for (const [index, timeline] of archived.entries()) {
+    progress(`archived branches: ${index + 1} of ${archived.length}`);
+    try {
+      sent.push(await sendArchived(own_objects!, timeline, target));
+    } catch (error) {
+      throw error instanceof NothingToSend ? new Outdated(error.message) : error;
+    }
+  }
+  return sent;
 }

@@ -7,9 +7,16 @@ import { BackupError } from './backup-error.ts';
 /**
  * Where things lie in the place of backups: `backups/<id>` tells all that a backup is made of, and is written last;
  * `dumps/<id>/` are the rows of our own database; `volumes/<id>` are lists of the files of a snapshot's volume, and
- * `chunks/` what the files hold; `log/<timeline>/` are segments. But for the first two, backups share what they have in common.
+ * `chunks/` what the files hold; `log/<timeline>/` are segments, and `archived/<timeline>/` copies of what is in object storage alone. But for the first two, backups share what they have in common.
  */
-export const PREFIXES = { backups: 'backups/', dumps: 'dumps/', volumes: 'volumes/', chunks: 'chunks/', log: 'log/' };
+export const PREFIXES = {
+  backups: 'backups/',
+  dumps: 'dumps/',
+  volumes: 'volumes/',
+  chunks: 'chunks/',
+  log: 'log/',
+  archived: 'archived/',
+};
 
 const FORMAT = 1;
 const ID = /^\d{8}T\d{6}Z-[0-9a-f]{8}$/;
@@ -38,6 +45,14 @@ export interface StoredTimeline {
   readonly log: readonly StoredLogFile[];
 }
 
+/** A timeline that was in the object storage of its installation alone. */
+export interface StoredArchived {
+  readonly id: string;
+  /** Archived again, it is another one. */
+  readonly archived_at: string;
+  readonly names: readonly string[];
+}
+
 export interface Manifest {
   readonly format: number;
   /** By time: `20261122T001635Z-1a2b3c4d` */
@@ -52,6 +67,7 @@ export interface Manifest {
   /** How many objects the rows of each table are in. */
   readonly parts: Readonly<Record<string, number>>;
   readonly timelines: readonly StoredTimeline[];
+  readonly archived: readonly StoredArchived[];
   readonly problems: readonly BackupProblem[];
   readonly projects: number;
   readonly branches: number;
@@ -61,6 +77,8 @@ export interface Manifest {
 export const manifestKey = (id: string): string => `${PREFIXES.backups}${id}`;
 export const volumeKey = (id: string): string => `${PREFIXES.volumes}${id}`;
 export const dumpKey = (id: string, table: string, part: number): string => `${PREFIXES.dumps}${id}/${table}-${part}`;
+export const archivedKey = ({ id, archived_at }: Pick<StoredArchived, 'id' | 'archived_at'>, name: string): string =>
+  `${PREFIXES.archived}${id}/${archived_at.replaceAll(/[^0-9]/g, '')}/${name}`;
 export const logKey = (timelineId: string, { name, sha256 }: StoredLogFile): string =>
   `${PREFIXES.log}${timelineId}/${name}-${sha256.slice(0, 32)}`;
 

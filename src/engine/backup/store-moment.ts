@@ -1,5 +1,10 @@
 import type { ObjectStore } from '../../drivers/objects/contract.ts';
-import { type BackupTimeline, findBackupTimelines } from '../../store/backup-requests.ts';
+import {
+  type ArchivedForBackup,
+  type BackupTimeline,
+  findArchivedForBackup,
+  findBackupTimelines,
+} from '../../store/backup-requests.ts';
 import type { Store } from '../../store/connection.ts';
 import { countEverything } from '../../store/counts.ts';
 import { atOneMoment, type StoreDump } from '../../store/dump.ts';
@@ -14,6 +19,7 @@ export interface StoreMoment {
   /** Objects of rows, by table. */
   readonly parts: Readonly<Record<string, number>>;
   readonly timelines: readonly BackedTimeline[];
+  readonly archived: readonly ArchivedForBackup[];
   readonly projects: number;
   readonly branches: number;
   readonly installation_id: string;
@@ -44,8 +50,9 @@ export function putStoreMoment(
     for (const timeline of await findBackupTimelines(trx)) {
       timelines.push({ timeline, snapshots: await findReadySnapshots(trx, timeline.id) });
     }
+    const archived = await findArchivedForBackup(trx);
     const { projects, branches } = await countEverything(trx);
-    return { dump, parts, timelines, projects, branches, installation_id: await findInstallationId(trx) };
+    return { dump, parts, timelines, archived, projects, branches, installation_id: await findInstallationId(trx) };
   });
 }
 

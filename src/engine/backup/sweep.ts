@@ -1,26 +1,42 @@
 import type { ObjectStore } from '../../drivers/objects/contract.ts';
 import { chunksBelow } from '../objects/chunks.ts';
 import { chunksOf } from '../objects/volumes.ts';
-import { dumpKey, getManifest, listBackups, logKey, manifestKey, PREFIXES, volumeKey } from './manifest.ts';
+import {
+  archivedKey,
+  dumpKey,
+  getManifest,
+  listBackups,
+  logKey,
+  type Manifest,
+  manifestKey,
+  PREFIXES,
+  volumeKey,
+} from './manifest.ts';
 
 const REMOVED_AT_ONCE = 500;
 
 /**
- * Only the newest `keep` backups are in the place, and what they are made of. The caller holds its lease. What is no
- * longer needed goes after those who needed it, lists before what they list: a kill leaves only what the next sweep takes.
- * @throws BackupError, removing nothing, while it is not known what a backup that stays needs
- * @returns how many backups were removed, and how many bytes in all
+ * Only the newest `keep` backups of an installation are in the place, those of others, and what all these are made of. The
+ * caller holds its lease. What is no longer needed goes after those who needed it, lists before what they list: a kill
+ * leaves only what the next sweep takes.
+ * @throws BackupError, removing nothing, while it is not known what a backup needs
+ * @returns the backups that were removed, and how many bytes in all
  */
 export async function sweep(
   objects: ObjectStore,
-  keep: number,
+  { installation_id, keep }: { readonly installation_id: string; readonly keep: number },
 ): Promise<{ readonly removed: readonly string[]; readonly bytes: number }> {
-  const ids = await listBackups(objects);
-  const removed = ids.slice(0, Math.max(0, ids.length - keep));
-  const needed = await neededBy(objects, ids.slice(removed.length));
+  const manifests: Manifest[] = [];
+  for (const id of await listBackups(objects)) manifests.push(await getManifest(objects, id));
+  const own = manifests.filter((manifest) => manifest.installation_id === installation_id).map(({ id }) => id);
+  const removed = own.slice(0, Math.max(0, own.length - keep));
+  const needed = await neededBy(
+    objects,
+    manifests.filter(({ id }) => !removed.includes(id)),
+  );
   await objects.ensureRemoved(removed.map(manifestKey));
   let bytes = 0;
-  for (const prefix of [PREFIXES.dumps, PREFIXES.volumes, PREFIXES.log, PREFIXES.chunks]) {
+  for (const prefix of [PREFIXES.dumps, PREFIXES.volumes, PREFIXES.log, PREFIXES.archived, PREFIXES.chunks]) {
     let spare: string[] = [];
     const remove = async () => {
       await objects.ensureRemoved(spare);
@@ -38,11 +54,11 @@ export async function sweep(
 }
 
 /** Every key that one of these backups is made of. */
-async function neededBy(objects: ObjectStore, ids: readonly string[]): Promise<Set<string>> {
+async function neededBy(objects: ObjectStore, manifests: readonly Manifest[]): Promise<Set<string>> {
   const needed = new Set<string>();
   const chunks = chunksBelow(objects, '');
-  for (const id of ids) {
-    const { parts, timelines } = await getManifest(objects, id);
+  for (const { id, parts, timelines, archived } of manifests) {
+    for (const one of archived) for (const name of one.names) needed.add(archivedKey(one, name));
     for (const [table, count] of Object.entries(parts)) {
       for (let part = 0; part < count; part++) needed.add(dumpKey(id, table, part));
     }
