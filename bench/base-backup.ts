@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
-import { appendFile, chown, mkdir, rm, writeFile } from 'node:fs/promises';
+import { appendFile, chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -27,14 +28,14 @@ export interface BaseBackup extends AsyncDisposable {
 /**
  * Copies the files of a running server in backup mode, which is what pg_basebackup does, and waits until so much has
  * happened as is to be replayed. (The pg_basebackup of a distribution that is older than the server refuses it, and the
- * servers that come from npm have none of their own.) The backup, its log and what is restored lie on the same disk.
+ * servers that come from npm have none of their own.) The backup, its log and what is restored lie beside the pool, on the same disk.
  */
 export async function takeBaseBackup(
   installation: Installation,
   parent: BusyParent,
   { replayed_ms }: { replayed_ms: number },
 ): Promise<BaseBackup> {
-  const directory = join(installation.pool, 'base-backup');
+  const directory = await mkdtemp(join(tmpdir(), 'base-'));
   await using undo = new AsyncDisposableStack();
   undo.defer(() => rm(directory, { recursive: true, force: true }));
   const [base, log, restored] = ['base', 'log', 'restored'].map((name) => join(directory, name)) as [
@@ -42,7 +43,9 @@ export async function takeBaseBackup(
     string,
     string,
   ];
-  await mkdir(log, { recursive: true, mode: 0o755 });
+  // The server that is restored runs as the project's user.
+  await chmod(directory, 0o711);
+  await mkdir(log, { mode: 0o755 });
   if (parent.owner) await chown(log, parent.owner.uid, parent.owner.gid);
   const client = await openSocket(parent.socket_directory);
   undo.defer(() => client.end());

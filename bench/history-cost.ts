@@ -15,6 +15,7 @@ const PEER = 'the same server without Coppice, archive_mode=off';
 interface Load {
   readonly name: string;
   readonly rate?: number;
+  readonly seconds: number;
   readonly ours: Throughput[];
   readonly peer: Throughput[];
 }
@@ -51,8 +52,8 @@ export async function measureCost(
   undo.use(bare);
   const server = await bareServerOn(installation, { endpoint_id, branch_id: peer.branch.id, directory: bare.path });
   const loads: Load[] = [
-    { name: `at a steady ${tps} tps`, rate: tps, ours: [], peer: [] },
-    { name: 'as fast as it goes', ours: [], peer: [] },
+    { name: `at a steady ${tps} tps`, rate: tps, seconds: seconds / 2, ours: [], peer: [] },
+    { name: 'as fast as it goes', seconds, ours: [], peer: [] },
   ];
   const socket = inspectCompute(installation, endpoint_id).layout.socket_directory;
   await withBareServer(server, async () => {
@@ -65,7 +66,7 @@ export async function measureCost(
         for (const { socket_directory, into } of round % 2 === 0 ? turns : turns.reverse()) {
           options.signal.throwIfAborted();
           await checkpoint(socket_directory);
-          const measured = await measureThroughput(socket_directory, { seconds, rate: load.rate });
+          const measured = await measureThroughput(socket_directory, load);
           if (round >= 0) into.push(measured);
         }
       }

@@ -39,11 +39,11 @@ interface Extent {
 
 const FULL: Extent = {
   ...{ size: '5 GB', scale: 330, back_seconds: 600, history_seconds: 660, replayed_seconds: 30 },
-  ...{ lag_seconds: 60, cost_seconds: 12, branches: 100, pool_gib: 48 },
+  ...{ lag_seconds: 60, cost_seconds: 12, branches: 100, pool_gib: 44 },
 };
 const QUICK: Extent = {
   ...{ size: '300 MB', scale: 20, back_seconds: 60, history_seconds: 90, replayed_seconds: 5 },
-  ...{ lag_seconds: 5, cost_seconds: 3, branches: 4, pool_gib: 12 },
+  ...{ lag_seconds: 5, cost_seconds: 4, branches: 4, pool_gib: 12 },
 };
 
 /** What history costs and gives, of one large project under a steady load. */
@@ -177,7 +177,7 @@ async function measurePoints(
     },
   );
   const minutes = back_seconds / 60;
-  const peer_is = `copy of a base backup (which took ${(backup.took_ms / 1000).toFixed(1)} s) and Postgres's own replay of ${replayed_seconds} s of log`;
+  const peer_is = `plain copy of a base backup (which took ${(backup.took_ms / 1000).toFixed(1)} s) and Postgres's own replay of ${replayed_seconds} s of log`;
   options.tell(`points: ${ours.map((ms) => ms.toFixed(0)).join(' ')} ms`);
   return (what) => [
     absoluteFigure({
