@@ -211,6 +211,19 @@ describe('a branch that takes over a schema and no data', { timeout: 300_000 }, 
       endpoints: [{ type: 'read_write' }],
     });
 
+  it('takes over the schema of a point, and nothing that came later', async () => {
+    const project = await createLiveProject(coppice);
+    await query(project.uri, 'create table before_all (id int)');
+    const [{ lsn }] = await query(project.uri, 'select pg_current_wal_insert_lsn()::text as lsn');
+    await query(project.uri, 'drop table before_all; create table later (id int)');
+    const { branch } = await schemaOnly(project.path, { name: 'as it was', parent_lsn: lsn });
+    await coppice.settled(project.id);
+    const target = `branch_id=${branch.id}&database_name=${project.database}&role_name=${project.role}`;
+    const { uri } = await coppice.must('GET', `${project.path}/connection_uri?${target}`);
+    const tables = "select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'";
+    assert.deepEqual(await query(uri, tables), [{ relname: 'before_all' }]);
+  });
+
   for (const pg_version of [16, 17, 18]) {
     it(`is a root branch with the roles, passwords, databases and schemas of its source on ${pg_version}`, async () => {
       const project = await createLiveProject(coppice, { pg_version });

@@ -21,7 +21,11 @@ describe('the archive of branches', { timeout: 1_800_000 }, () => {
   let base: LiveProject;
 
   const start = (env: Record<string, string> = {}) =>
-    startCoppice({ data_directory, env: { COPPICE_OBJECTS: objects, ...env } });
+    // The log of every branch goes there as well, later than any of this takes.
+    startCoppice({
+      data_directory,
+      env: { COPPICE_OBJECTS: objects, COPPICE_ARCHIVE_SHIP_SECONDS: '86400', ...env },
+    });
 
   before(async () => {
     data_directory = await makeDataDirectory();
