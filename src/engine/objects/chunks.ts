@@ -26,17 +26,23 @@ export function chunksBelow(objects: ObjectStore, prefix: string): Chunks {
       names.add(key.slice(key.lastIndexOf('/') + 1));
     return names;
   };
+  const ask = (signal?: AbortSignal) => {
+    if (known) return known;
+    const asked = list(signal);
+    known = asked;
+    // Whoever waits for it hears why; the next one asks again.
+    asked.catch(() => {
+      known = undefined;
+    });
+    return asked;
+  };
   return {
     keyOf,
     get sent_bytes() {
       return sent_bytes;
     },
     put: async (bytes, signal) => {
-      known ??= list(signal);
-      known.catch(() => {
-        known = undefined;
-      });
-      const there = await known;
+      const there = await ask(signal);
       const name = sha256Of(bytes).toString('hex');
       if (there.has(name)) return name;
       sent_bytes += await putSealed(objects, keyOf(name), bytes, signal);
