@@ -40,9 +40,9 @@ export interface Project {
   readonly connection_uri: string;
 }
 
-/** Starts a Coppice on an XFS pool in a file, with the settings that people get but for those that were asked for. */
+/** Starts a Coppice on a pool in a file, with the settings that people get but for those that were asked for. */
 export async function startInstallation(
-  { settings }: Pick<MeasureOptions, 'settings'>,
+  { settings, filesystem }: Pick<MeasureOptions, 'settings' | 'filesystem'>,
   { pool_gib }: { pool_gib: number },
 ): Promise<Installation> {
   await requireFreeSpace(pool_gib * GIB + MARGIN_BYTES);
@@ -51,7 +51,8 @@ export async function startInstallation(
   undo.defer(() => removeDataDirectory(data_directory));
   const env = { ...process.env, COPPICE_DATA_DIR: data_directory };
   undo.defer(async () => void (await run(process.execPath, [PROGRAM, 'pool', 'unmount'], { env })));
-  await run(process.execPath, [PROGRAM, 'pool', 'create', '--size', `${pool_gib}G`], { env });
+  const pool_options = ['--size', `${pool_gib}G`, '--filesystem', filesystem];
+  await run(process.execPath, [PROGRAM, 'pool', 'create', ...pool_options], { env });
   const pool = join(data_directory, 'pool/mount');
   let coppice = await startCoppice({ data_directory, env: settings });
   undo.defer(() => coppice.stop());

@@ -17,7 +17,7 @@ const SECTIONS: Readonly<Record<string, () => Promise<Section>>> = {
   history: () => import('./history.ts'),
 };
 
-const USAGE = `npm run bench -- [${Object.keys(SECTIONS).join('|')}]... [--rounds N] [--json file] [--quick] [--seed N] [--set COPPICE_NAME=value]...`;
+const USAGE = `npm run bench -- [${Object.keys(SECTIONS).join('|')}]... [--rounds N] [--json file] [--quick] [--filesystem xfs|btrfs] [--seed N] [--set COPPICE_NAME=value]...`;
 const ROUNDS_MIN = 7;
 const FAILURE_CHARACTERS = 5000;
 const FAILURE_LINE_CHARACTERS = 300;
@@ -27,6 +27,7 @@ interface Wanted {
   readonly rounds?: number;
   readonly json?: string;
   readonly quick: boolean;
+  readonly filesystem: 'xfs' | 'btrfs';
   readonly seed: number;
   readonly settings: Readonly<Record<string, string>>;
 }
@@ -43,6 +44,7 @@ function readArguments(): Wanted {
       rounds: { type: 'string' },
       json: { type: 'string' },
       quick: { type: 'boolean', default: false },
+      filesystem: { type: 'string', default: 'xfs' },
       seed: { type: 'string' },
       set: { type: 'string', multiple: true, default: [] },
     },
@@ -59,9 +61,15 @@ function readArguments(): Wanted {
     rounds,
     json: values.json,
     quick: values.quick,
+    filesystem: readFilesystem(values.filesystem),
     settings: readSettings(values.set),
     seed: values.seed === undefined ? Math.floor(Math.random() * 2 ** 32) : Number(values.seed),
   };
+}
+
+function readFilesystem(name: string): 'xfs' | 'btrfs' {
+  if (name === 'xfs' || name === 'btrfs') return name;
+  throw new Error('--filesystem takes xfs or btrfs');
 }
 
 function readSettings(given: readonly string[]): Record<string, string> {

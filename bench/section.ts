@@ -8,6 +8,8 @@ export interface MeasureOptions {
   readonly quick: boolean;
   /** Of Coppice, by the names of their variables: in place of those that people get. */
   readonly settings: Readonly<Record<string, string>>;
+  /** What the pool of a measured Coppice is. */
+  readonly filesystem: 'xfs' | 'btrfs';
   /** Seeds whatever is random. */
   readonly seed: number;
   /** Aborted when the person wants to stop; sections look at it between rounds. */

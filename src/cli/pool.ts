@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 
 /** What is known of where volumes lie. */
 export interface PoolReport {
@@ -17,12 +17,18 @@ export interface PoolReport {
   };
 }
 
+interface PoolToCreate {
+  readonly size_bytes: number;
+  readonly filesystem: 'xfs' | 'btrfs';
+  readonly image?: string;
+}
+
 /** What the commands need, handed in by main. */
 export interface PoolContext {
   /** Called when a command runs, so that it sees what the environment and global options say by then. */
   dataDirectory(): string;
   /** Makes and mounts the pool; returns where. */
-  createPool(options: { data_directory: string; size_bytes: number; image?: string }): Promise<string>;
+  createPool(options: PoolToCreate & { data_directory: string }): Promise<string>;
   /** Throws while something in the pool is in use. */
   unmountPool(data_directory: string): Promise<void>;
   report(data_directory: string): Promise<PoolReport>;
@@ -46,10 +52,17 @@ export function registerPool(program: Command, context: PoolContext): void {
   const pool = program.command('pool').description('where volumes lie, and a filesystem for instant branches');
   pool
     .command('create')
-    .description('make an XFS filesystem in a file and mount it, for machines whose own filesystem cannot share blocks')
+    .description('make a filesystem in a file and mount it, for machines whose own filesystem cannot share blocks')
     .requiredOption('--size <size>', 'space it takes from the disk at once: 500M, 20G, 1T', parseSize)
-    .option('--path <file>', 'file that holds it (default: pool/pool.xfs in the data directory)')
-    .action(({ size, path }: { size: number; path?: string }) => createPool(context, size, path));
+    .addOption(
+      new Option('--filesystem <name>', 'btrfs for databases that are large and written to all day, else xfs')
+        .choices(['xfs', 'btrfs'])
+        .default('xfs'),
+    )
+    .option('--path <file>', 'file that holds it (default: pool/pool.xfs or pool/pool.btrfs in the data directory)')
+    .action(({ size, filesystem, path }: { size: number; filesystem: 'xfs' | 'btrfs'; path?: string }) =>
+      createPool(context, { size_bytes: size, filesystem, image: path }),
+    );
   pool
     .command('status')
     .description('show the storage driver, its directory and its space')
@@ -60,9 +73,9 @@ export function registerPool(program: Command, context: PoolContext): void {
     .action(() => context.unmountPool(context.dataDirectory()));
 }
 
-async function createPool({ dataDirectory, createPool, print }: PoolContext, size_bytes: number, image?: string) {
-  const mount = await createPool({ data_directory: dataDirectory(), size_bytes, image });
-  print(`The pool of ${formatBytes(size_bytes)} is mounted at ${mount}; coppice up mounts it from now on.\n`);
+async function createPool({ dataDirectory, createPool, print }: PoolContext, wanted: PoolToCreate) {
+  const mount = await createPool({ data_directory: dataDirectory(), ...wanted });
+  print(`The pool of ${formatBytes(wanted.size_bytes)} is mounted at ${mount}; coppice up mounts it from now on.\n`);
 }
 
 async function showPool({ dataDirectory, report, print }: PoolContext): Promise<void> {

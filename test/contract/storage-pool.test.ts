@@ -6,13 +6,21 @@ import { afterEach, beforeEach, describe, test } from 'node:test';
 import { createPool } from '../../src/drivers/storage/create-pool.ts';
 import { attachLoopDevice, findLoopDevice } from '../../src/drivers/storage/loop-device.ts';
 import { mountedAt } from '../../src/drivers/storage/mount.ts';
-import { ensurePoolMounted, poolPaths, poolStatus, unmountPool } from '../../src/drivers/storage/pool.ts';
+import {
+  ensurePoolMounted,
+  POOL_FILESYSTEMS,
+  type PoolFilesystem,
+  poolPaths,
+  poolStatus,
+  unmountPool,
+} from '../../src/drivers/storage/pool.ts';
 import { resolveStorageRoot } from '../../src/drivers/storage/storage-root.ts';
 import { chooseStorage } from '../../src/main/choose-storage.ts';
 import { reportStorage } from '../../src/main/storage-report.ts';
 import { cannotMount, system } from '../support/filesystem.ts';
 
 const SIZE_BYTES = 320 * 1024 * 1024;
+const XFS = { size_bytes: SIZE_BYTES, filesystem: 'xfs' } as const;
 
 describe('a pool in a file', { skip: cannotMount }, () => {
   let data_directory = '';
@@ -24,15 +32,21 @@ describe('a pool in a file', { skip: cannotMount }, () => {
     rmSync(data_directory, { recursive: true });
   });
 
-  test('gives instant clones, and is found again by every start', async () => {
+  for (const filesystem of POOL_FILESYSTEMS) {
+    test(`of ${filesystem} gives instant clones, and is found again by every start`, () => isPool(filesystem));
+  }
+
+  async function isPool(filesystem: PoolFilesystem): Promise<void> {
     assert.equal(await ensurePoolMounted(data_directory), undefined);
     assert.equal(await poolStatus(data_directory), undefined);
     assert.equal(await resolveStorageRoot(data_directory), join(data_directory, 'storage'));
 
-    const { image, mount } = poolPaths(data_directory);
-    assert.equal(await createPool({ data_directory, size_bytes: SIZE_BYTES }), mount);
+    const { image, mount } = poolPaths(data_directory, filesystem);
+    const size_bytes = SIZE_BYTES;
+    assert.equal(await createPool({ data_directory, size_bytes, filesystem }), mount);
     assert.equal(await resolveStorageRoot(data_directory), mount);
-    assert.deepEqual(await poolStatus(data_directory), { image, size_bytes: SIZE_BYTES, mount, mounted: true });
+    assert.deepEqual(await poolStatus(data_directory), { filesystem, image, size_bytes, mount, mounted: true });
+    assert.equal((await system('findmnt', '--noheadings', '--output', 'FSTYPE', mount)).trim(), filesystem);
     // The space is taken, so that the disk cannot fill up under the pool.
     assert.ok(statSync(image).blocks * 512 >= SIZE_BYTES);
     assert.equal(statSync(image).mode & 0o777, 0o600);
@@ -40,7 +54,7 @@ describe('a pool in a file', { skip: cannotMount }, () => {
     for (const option of ['nodev', 'nosuid', 'noatime']) assert.ok(options.includes(option), option);
 
     const { driver } = await chooseStorage({ root: mount, reserve_bytes: 0 });
-    assert.equal(driver.name, 'reflink');
+    assert.equal(driver.name, { xfs: 'reflink', btrfs: 'btrfs' }[filesystem]);
     assert.ok(driver.capabilities.instant_clone);
     const source = await driver.ensureCreated('kept', async (path) => writeFileSync(join(path, 'PG_VERSION'), '17\n'));
     const device = await mountedAt(mount);
@@ -59,10 +73,10 @@ describe('a pool in a file', { skip: cannotMount }, () => {
     assert.equal(await ensurePoolMounted(data_directory), mount);
     assert.equal(await mountedAt(mount), attached);
     assert.ok(existsSync(driver.path(source)));
-  });
+  }
 
   test('is created once, with room for it, and not over volumes that it would hide', async () => {
-    const create = (size_bytes: number, image?: string) => createPool({ data_directory, size_bytes, image });
+    const create = (size_bytes: number, image?: string) => createPool({ data_directory, ...XFS, size_bytes, image });
     await assert.rejects(create(1024), /needs at least 300 MiB; 1024 bytes is too small/);
     await assert.rejects(create(1024 ** 5), /free; a pool of 1048576.0 GiB needs/);
     assert.equal(await poolStatus(data_directory), undefined);
@@ -81,11 +95,13 @@ describe('a pool in a file', { skip: cannotMount }, () => {
     assert.ok(!existsSync(`${image}.partial`));
     await assert.rejects(create(SIZE_BYTES), /there is a pool already/);
     await assert.rejects(create(SIZE_BYTES, image), /there is a pool already/);
+    const other = createPool({ data_directory, size_bytes: SIZE_BYTES, filesystem: 'btrfs' });
+    await assert.rejects(other, /there is a pool already/);
   });
 
   test('is not confused with something else that is mounted in its place', async () => {
-    const { mount } = poolPaths(data_directory);
-    await createPool({ data_directory, size_bytes: SIZE_BYTES });
+    const { mount } = poolPaths(data_directory, 'xfs');
+    await createPool({ data_directory, ...XFS });
     await unmountPool(data_directory);
     await system('mount', '-t', 'tmpfs', 'coppice-test', mount);
     try {
@@ -99,7 +115,7 @@ describe('a pool in a file', { skip: cannotMount }, () => {
   test('is reported with its driver and space, without changing anything', async () => {
     assert.deepEqual(await reportStorage(data_directory), { path: join(data_directory, 'storage'), pool: undefined });
     assert.ok(!existsSync(join(data_directory, 'storage')));
-    const mount = await createPool({ data_directory, size_bytes: SIZE_BYTES });
+    const mount = await createPool({ data_directory, ...XFS });
     const { path, pool, state } = await reportStorage(data_directory);
     assert.deepEqual([path, pool?.mounted, state?.driver, state?.volumes], [mount, true, 'reflink', 0]);
     assert.ok(state!.free_bytes <= state!.total_bytes && state!.reserve_bytes > 0);

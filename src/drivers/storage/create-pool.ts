@@ -4,7 +4,7 @@ import { CommandError, runCommand } from './command.ts';
 import { syncDirectory } from './durable.ts';
 import { volumesDirectory } from './layout.ts';
 import { SECTOR_BYTES } from './loop-device.ts';
-import { ensurePoolMounted, poolPaths, requireRoot } from './pool.ts';
+import { ensurePoolMounted, type PoolFilesystem, poolPaths, poolStatus, requireRoot } from './pool.ts';
 import { PoolError } from './pool-error.ts';
 import { plainStorageRoot } from './storage-root.ts';
 
@@ -14,24 +14,30 @@ const SIZE_BYTES_MIN = 300 * 1024 * 1024;
 const MARGIN_BYTES = 256 * 1024 * 1024;
 const TIMEOUT_MS = 600_000;
 
+/** The package, and how the filesystem is made. A second copy of the metadata of Btrfs would lie in the same file. */
+const MAKE: Readonly<Record<PoolFilesystem, readonly [string, ...string[]]>> = {
+  xfs: ['xfsprogs', '-q', '-m', 'reflink=1', '-s', `size=${SECTOR_BYTES}`],
+  btrfs: ['btrfs-progs', '-q', '--metadata', 'single', '--sectorsize', String(SECTOR_BYTES)],
+};
+
 export interface PoolOptions {
   readonly data_directory: string;
   readonly size_bytes: number;
-  /** File that will hold the pool, where that is not `pool/pool.xfs` in the data directory. */
+  readonly filesystem: PoolFilesystem;
+  /** File that will hold the pool, where that is not `pool/pool.<filesystem>` in the data directory. */
   readonly image?: string;
 }
 
 /** Makes a pool and mounts it; returns where. The space is taken at once, so that the pool never finds the disk full. */
-export async function createPool({ data_directory, size_bytes, image }: PoolOptions): Promise<string> {
+export async function createPool({ data_directory, size_bytes, filesystem, image }: PoolOptions): Promise<string> {
   requireRoot('create a pool');
-  const paths = poolPaths(data_directory);
+  const paths = poolPaths(data_directory, filesystem);
   const file = resolve(image ?? paths.image);
   if (!(size_bytes >= SIZE_BYTES_MIN)) {
     throw new PoolError(`a pool needs at least ${inUnits(SIZE_BYTES_MIN)}; ${inUnits(size_bytes)} is too small`);
   }
-  for (const path of [paths.image, file]) {
-    if (await exists(path)) throw new PoolError(`there is a pool already: ${path}`);
-  }
+  const there = (await poolStatus(data_directory))?.image ?? ((await exists(file)) ? file : undefined);
+  if (there) throw new PoolError(`there is a pool already: ${there}`);
   await refuseStoredVolumes(plainStorageRoot(data_directory));
   await mkdir(paths.directory, { recursive: true });
   await chmod(paths.directory, 0o711);
@@ -41,20 +47,21 @@ export async function createPool({ data_directory, size_bytes, image }: PoolOpti
     await rm(paths.image, { force: true });
     await symlink(file, paths.image);
   }
-  await makeImage(file, size_bytes);
+  await makeImage(file, size_bytes, filesystem);
   await syncDirectory(paths.directory);
   const mount = await ensurePoolMounted(data_directory);
   if (!mount) throw new PoolError(`the pool ${file} vanished while it was created`);
   return mount;
 }
 
-async function makeImage(file: string, size_bytes: number): Promise<void> {
+async function makeImage(file: string, size_bytes: number, filesystem: PoolFilesystem): Promise<void> {
   const partial = `${file}.partial`;
   await rm(partial, { force: true });
   try {
     await (await open(partial, 'wx', 0o600)).close();
     await installedCommand('fallocate', ['--length', String(size_bytes), partial], 'util-linux');
-    await installedCommand('mkfs.xfs', ['-q', '-m', 'reflink=1', '-s', `size=${SECTOR_BYTES}`, partial], 'xfsprogs');
+    const [from, ...make] = MAKE[filesystem];
+    await installedCommand(`mkfs.${filesystem}`, [...make, partial], from);
     const handle = await open(partial, 'r');
     await handle.sync().finally(() => handle.close());
     await rename(partial, file);

@@ -12,9 +12,9 @@ export async function mountedAt(path: string): Promise<string | undefined> {
   return source === undefined ? undefined : unescapeField(source);
 }
 
-/** Mounts an XFS device without device files and set-user-id programs, which no volume needs. */
-export async function mountXfs(device: string, path: string): Promise<void> {
-  const args = ['-t', 'xfs', '-o', 'nodev,nosuid,noatime', device, path];
+/** Mounts a device without device files and set-user-id programs, which no volume needs. */
+export async function mountDevice(device: string, filesystem: string, path: string): Promise<void> {
+  const args = ['-t', filesystem, '-o', 'nodev,nosuid,noatime', device, path];
   await runCommand('mount', args, { timeout_ms: TIMEOUT_MS });
 }
 

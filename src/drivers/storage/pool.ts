@@ -1,12 +1,16 @@
 import { chmod, mkdir, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { attachLoopDevice, detachLoopDevice, findLoopDevice } from './loop-device.ts';
-import { mountedAt, mountXfs, unmount } from './mount.ts';
+import { mountDevice, mountedAt, unmount } from './mount.ts';
 import { PoolError } from './pool-error.ts';
 
+/** What a pool can be. */
+export const POOL_FILESYSTEMS = ['xfs', 'btrfs'] as const;
+export type PoolFilesystem = (typeof POOL_FILESYSTEMS)[number];
+
 /**
- * A pool is an XFS filesystem in a file, for machines whose own filesystem cannot share blocks. The data directory
- * names it: `pool/pool.xfs` is the file, or a link to it, and `pool/mount` is where it is mounted.
+ * A pool is a filesystem in a file, for machines whose own filesystem cannot share blocks. The data directory names it:
+ * `pool/pool.xfs` or `pool/pool.btrfs` is the file, or a link to it, and `pool/mount` is where it is mounted.
  */
 export interface PoolPaths {
   readonly directory: string;
@@ -15,6 +19,7 @@ export interface PoolPaths {
 }
 
 export interface PoolStatus {
+  readonly filesystem: PoolFilesystem;
   /** The file that holds the pool. */
   readonly image: string;
   readonly size_bytes: number;
@@ -22,9 +27,9 @@ export interface PoolStatus {
   readonly mounted: boolean;
 }
 
-export function poolPaths(data_directory: string): PoolPaths {
+export function poolPaths(data_directory: string, filesystem: PoolFilesystem): PoolPaths {
   const directory = join(data_directory, 'pool');
-  return { directory, image: join(directory, 'pool.xfs'), mount: join(directory, 'mount') };
+  return { directory, image: join(directory, `pool.${filesystem}`), mount: join(directory, 'mount') };
 }
 
 /** What there is of a pool; undefined where none was created. Throws when something else is mounted in its place. */
@@ -40,13 +45,13 @@ export async function poolStatus(data_directory: string): Promise<PoolStatus | u
 export async function ensurePoolMounted(data_directory: string): Promise<string | undefined> {
   const pool = await findPool(data_directory);
   if (!pool) return undefined;
-  const { image, mount } = pool;
+  const { filesystem, image, mount } = pool;
   if (await isMounted(image, mount)) return mount;
   requireRoot('mount the pool');
   const found = await findLoopDevice(image);
   const device = found ?? (await attachLoopDevice(image));
   try {
-    await mountXfs(device, mount);
+    await mountDevice(device, filesystem, mount);
   } catch (error) {
     if (!found) await detachLoopDevice(device).catch(() => {});
     throw error;
@@ -72,16 +77,18 @@ export function requireRoot(purpose: string): void {
 }
 
 async function findPool(data_directory: string): Promise<Omit<PoolStatus, 'mounted'> | undefined> {
-  const paths = poolPaths(data_directory);
-  try {
-    const { size } = await stat(paths.image);
-    await mkdir(paths.mount, { recursive: true });
-    // The kernel lists mounts and loop devices by their real paths.
-    return { image: await realpath(paths.image), size_bytes: size, mount: await realpath(paths.mount) };
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
+  for (const filesystem of POOL_FILESYSTEMS) {
+    const { image, mount } = poolPaths(data_directory, filesystem);
+    try {
+      const { size: size_bytes } = await stat(image);
+      await mkdir(mount, { recursive: true });
+      // The kernel lists mounts and loop devices by their real paths.
+      return { filesystem, image: await realpath(image), size_bytes, mount: await realpath(mount) };
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
   }
+  return undefined;
 }
 
 async function isMounted(image: string, mount: string): Promise<boolean> {

@@ -39,9 +39,16 @@ describe('coppice pool', () => {
     ];
     for (const [size, size_bytes] of sizes) {
       const { asked, text } = await run(['create', '--size', size, '--path', '/disk/pool.xfs']);
-      assert.deepEqual(asked, [{ data_directory: '/data', size_bytes, image: '/disk/pool.xfs' }]);
+      assert.deepEqual(asked, [{ data_directory: '/data', size_bytes, filesystem: 'xfs', image: '/disk/pool.xfs' }]);
       assert.match(text, /mounted at \/data\/pool\/mount/);
     }
+  });
+
+  test('creates one of the filesystem given, and of no other than it can', async () => {
+    const { asked } = await run(['create', '--size', '20G', '--filesystem', 'btrfs']);
+    const pool = { size_bytes: 20 * GIB, filesystem: 'btrfs', image: undefined };
+    assert.deepEqual(asked, [{ data_directory: '/data', ...pool }]);
+    await assert.rejects(run(['create', '--size', '20G', '--filesystem', 'zfs']), /Allowed choices are xfs, btrfs/);
   });
 
   test('refuses what is no size', async () => {
