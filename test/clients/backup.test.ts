@@ -4,9 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
-import { mustRun } from '../support/coppice-command.ts';
+import { mustFail, mustRun } from '../support/coppice-command.ts';
 import { connect, query } from '../support/customer.ts';
 import { createLiveProject, type LiveProject } from '../support/live-project.ts';
+import { hasS3, type S3Server, startS3Server } from '../support/s3-server.ts';
 import { until } from '../support/until.ts';
 
 const sentBytes = (out: string): number => Number(/([\d.]+) MiB were sent/.exec(out)![1]) * 1024 ** 2;
@@ -32,13 +33,19 @@ async function startWriter(uri: string) {
   };
 }
 
+/** Backups, and what the installations keep in object storage, lie in S3 where there is a server for tests, else in directories. */
 describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }, () => {
+  let server: S3Server | undefined;
+  let places: string;
   let place: string;
+  let env: Readonly<Record<string, string>>;
+  let restored_env: Readonly<Record<string, string>>;
   let origin: TestCoppice;
   let restored: TestCoppice;
   let busy: LiveProject;
   let asleep: LiveProject;
   let dev_uri: string;
+  let archived_path: string;
   let snapshot_id: string;
   let key: string;
   let past: string;
@@ -47,8 +54,12 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
   const directories: string[] = [];
 
   before(async () => {
-    place = await mkdtemp(join(tmpdir(), 'backups-'));
-    origin = await startCoppice();
+    server = hasS3 ? await startS3Server() : undefined;
+    places = server ? `s3://${server.bucket}` : await mkdtemp(join(tmpdir(), 'backups-'));
+    place = `${places}/backups`;
+    env = { ...server?.env, COPPICE_OBJECTS: `${places}/own` };
+    restored_env = { ...env, COPPICE_OBJECTS: `${places}/restored` };
+    origin = await startCoppice({ env });
     directories.push(origin.data_directory);
     busy = await createLiveProject(origin);
     asleep = await createLiveProject(origin);
@@ -72,34 +83,40 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     await query(asleep.uri, 'create table quiet as select 42 as answer');
     await origin.settled(busy.id);
     await asleep.suspend();
+    const old = await origin.must('POST', `${asleep.path}/branches`, { branch: { name: 'old', archived: true } });
+    archived_path = `${asleep.path}/branches/${old.branch.id}`;
+    await origin.settled(asleep.id);
+    assert.equal((await origin.must('GET', archived_path)).branch.current_state, 'archived');
     key = (await mustRun(origin.data_directory, ['keys', 'create', '--name', 'of before'])).trim();
   });
   after(async () => {
     await origin?.stop();
     await restored?.stop();
     for (const directory of directories) await removeDataDirectory(directory);
-    await rm(place, { recursive: true, force: true });
+    await server?.stop();
+    if (!server) await rm(places, { recursive: true, force: true });
   });
 
   it('holds what was committed before it began, and keeps nobody from writing', async () => {
     const writer = await startWriter(busy.uri);
     await until(() => writer.acknowledged() > 20, { what: 'rows to be written' });
     committed_before = writer.acknowledged();
-    const out = await mustRun(origin.data_directory, ['backup', place]);
-    assert.match(out, /^Backup \d{8}T\d{6}Z-[0-9a-f]{8} holds 2 projects with 3 branches as of /);
+    const out = await mustRun(origin.data_directory, ['backup', place], env);
+    assert.match(out, /^Backup \d{8}T\d{6}Z-[0-9a-f]{8} holds 2 projects with 4 branches as of /);
     assert.match(out, /The master key is not in it: keep .*master\.key elsewhere/);
     assert.doesNotMatch(out, /NOT WHOLE/);
     assert.ok(writer.acknowledged() > committed_before, 'the writer went on');
     await writer.stop();
     first_sent_bytes = sentBytes(out);
     assert.equal(await asleep.state(), 'idle', 'nobody was woken for it');
+    assert.equal((await origin.must('GET', archived_path)).branch.current_state, 'archived', 'nor brought back');
   });
 
   it('costs the second time what has changed', async () => {
     await query(dev_uri, "insert into notes values (1002, 'later')");
-    const again = sentBytes(await mustRun(origin.data_directory, ['backup', place]));
+    const again = sentBytes(await mustRun(origin.data_directory, ['backup', place], env));
     assert.ok(again < first_sent_bytes / 4, `${again} of ${first_sent_bytes} bytes`);
-    const listed = await mustRun(origin.data_directory, ['backup', place, '--list']);
+    const listed = await mustRun(origin.data_directory, ['backup', place, '--list'], env);
     assert.equal(listed.trim().split('\n').length, 2);
   });
 
@@ -108,12 +125,14 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     await origin.stop();
     const data_directory = await makeDataDirectory();
     directories.push(data_directory);
-    const out = await mustRun(data_directory, ['restore', place, '--master-key-file', key_file]);
-    assert.match(out, /holds 2 projects with 3 branches as of /);
+    const args = ['restore', place, '--master-key-file', key_file];
+    assert.match(await mustFail(data_directory, args, env), /holds branches of an installation: set COPPICE_OBJECTS/);
+    const out = await mustRun(data_directory, args, restored_env);
+    assert.match(out, /holds 2 projects with 4 branches as of /);
     restored = await startCoppice({
       data_directory,
       // The connection strings of before name the port.
-      env: { COPPICE_PG_PORT: String(origin.pg_port), COPPICE_API_PORT: String(origin.api_port) },
+      env: { ...restored_env, COPPICE_PG_PORT: String(origin.pg_port), COPPICE_API_PORT: String(origin.api_port) },
     });
     const [{ rows, last }] = await query(busy.uri, 'select count(*)::int as rows, max(id) as last from load');
     assert.equal(rows, last, 'none is missing in between');
@@ -150,11 +169,27 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     assert.deepEqual(await query(uri, 'select distinct text from notes'), [{ text: 'now' }]);
   });
 
+  it('has the archived branches of before, and needs nothing of the other installation for them', async () => {
+    if (server) await rm(server.path('own'), { recursive: true });
+    else await rm(join(places, 'own'), { recursive: true });
+    const { branch } = await restored.must('GET', archived_path);
+    assert.equal(branch.current_state, 'archived');
+    const { endpoint } = await restored.must('POST', `${asleep.path}/endpoints`, {
+      endpoint: { branch_id: branch.id, type: 'read_write' },
+    });
+    const uri = asleep.uri.replaceAll(asleep.endpoint_id, endpoint.id);
+    assert.deepEqual(await query(uri, 'select answer from quiet'), [{ answer: 42 }]);
+    assert.equal((await restored.must('GET', archived_path)).branch.current_state, 'ready');
+  });
+
   it('is of an installation that can be backed up again, and goes on with its history', async () => {
     await query(busy.uri, 'insert into load select coalesce(max(id), 0) + 1 from load');
-    const out = await mustRun(restored.data_directory, ['backup', place, '--keep', '1']);
+    const out = await mustRun(restored.data_directory, ['backup', place, '--keep', '1'], restored_env);
     assert.match(out, /Removed 2 older backups/);
-    assert.equal((await mustRun(restored.data_directory, ['backup', place, '--list'])).trim().split('\n').length, 1);
-    assert.doesNotMatch(await mustRun(restored.data_directory, ['doctor']), /BAD/);
+    assert.equal(
+      (await mustRun(restored.data_directory, ['backup', place, '--list'], restored_env)).trim().split('\n').length,
+      1,
+    );
+    assert.doesNotMatch(await mustRun(restored.data_directory, ['doctor'], restored_env), /BAD/);
   });
 });
