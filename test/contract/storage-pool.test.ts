@@ -8,7 +8,6 @@ import { attachLoopDevice, findLoopDevice } from '../../src/drivers/storage/loop
 import { mountedAt } from '../../src/drivers/storage/mount.ts';
 import {
   ensurePoolMounted,
-  POOL_FILESYSTEMS,
   type PoolFilesystem,
   poolPaths,
   poolStatus,
@@ -32,7 +31,7 @@ describe('a pool in a file', { skip: cannotMount }, () => {
     rmSync(data_directory, { recursive: true });
   });
 
-  for (const filesystem of POOL_FILESYSTEMS) {
+  for (const filesystem of ['xfs', 'btrfs'] as const) {
     test(`of ${filesystem} gives instant clones, and is found again by every start`, () => isPool(filesystem));
   }
 

@@ -5,7 +5,7 @@ import { mountDevice, mountedAt, unmount } from './mount.ts';
 import { PoolError } from './pool-error.ts';
 
 /** What a pool can be. */
-export const POOL_FILESYSTEMS = ['xfs', 'btrfs'] as const;
+const POOL_FILESYSTEMS = ['xfs', 'btrfs'] as const;
 export type PoolFilesystem = (typeof POOL_FILESYSTEMS)[number];
 
 /**
