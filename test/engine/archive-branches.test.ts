@@ -105,6 +105,44 @@ describe('an archived branch', { timeout: 600_000 }, () => {
     assert.equal((await shown(upper)).current_state, 'ready');
   });
 
+  it('comes back for its read replica, which is a copy of it again, and for its primary', async () => {
+    const child = await createChild({ name: 'with a replica' });
+    const added = await coppice.must('POST', `${parent.path}/endpoints`, {
+      endpoint: { branch_id: child.branch_id, type: 'read_only' },
+    });
+    await settle();
+    const replica = { ...child, uri: child.uri.replaceAll(child.endpoint_id, added.endpoint.id) };
+    const replica_path = `${parent.path}/endpoints/${added.endpoint.id}`;
+    const replicaVolumes = async () => {
+      const volumes = await readdir(join(coppice.data_directory, 'storage/volumes'));
+      return volumes.filter((name) => name === added.endpoint.id);
+    };
+    const archive = async () => {
+      await coppice.must('POST', `${replica_path}/suspend`);
+      await child.suspend();
+      await untilArchived(child);
+      await settle();
+      assert.deepEqual(await local(await timelineOf(child)), []);
+      assert.deepEqual(await replicaVolumes(), []);
+    };
+    await query(child.uri, "insert into held values ('first')");
+    assert.equal((await replicaVolumes()).length, 1, 'it had a volume');
+    await archive();
+    assert.deepEqual(await names(replica.uri), ['first', 'parent']);
+    assert.equal(await child.state(), 'idle', 'the primary is not woken');
+    await query(child.uri, "insert into held values ('second')");
+    await until(async () => (await names(replica.uri)).includes('second'), {
+      what: 'the replica to follow',
+      timeout_ms,
+    });
+    await archive();
+    await coppice.must('DELETE', child.branch_path);
+    await settle();
+    assert.deepEqual(await stored(await timelineOf(child)), []);
+    assert.deepEqual(await replicaVolumes(), []);
+    assert.equal((await coppice.call('GET', replica_path)).status, 404);
+  });
+
   it('goes from object storage when it is deleted', async () => {
     const { branch } = await coppice.must('POST', `${parent.path}/branches`, { branch: { archived: true } });
     const made = { ...parent, branch_id: branch.id, branch_path: `${parent.path}/branches/${branch.id}` };
