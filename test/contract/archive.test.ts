@@ -17,6 +17,7 @@ import {
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { ArchiveError } from '../../src/drivers/archive/contract.ts';
+import { createDirectoryArchive } from '../../src/drivers/archive/directory/driver.ts';
 import {
   type ArchiveTarget,
   accept,
@@ -96,6 +97,26 @@ describeArchive(
       const { refused } = await driver.takeIn(TIMELINE, accept);
       assert.deepEqual(refused, []);
       await assertWhole(target(), [name]);
+    });
+
+    test('is listed by another process while what it holds goes', async () => {
+      await clear(target());
+      const { driver, root, data_directory, write } = target();
+      const name = segmentName(1);
+      write(name);
+      const path = join(data_directory, 'pg_wal', name);
+      const other = createDirectoryArchive({ root });
+      let going = true;
+      const list = async () => {
+        while (going) assert.ok((await other.list(TIMELINE)).length <= 1);
+      };
+      const comeAndGo = async () => {
+        for (let round = 0; round < 8; round++) {
+          await driver.takeCopy(TIMELINE, name, path);
+          await driver.ensureRemoved(TIMELINE, [name]);
+        }
+      };
+      await Promise.all([list(), comeAndGo().finally(() => (going = false))]);
     });
 
     test('gives copies that can be changed and belong to whom the directory belongs to', async () => {

@@ -155,7 +155,8 @@ class DirectoryArchive implements ArchiveDriver {
     return Promise.all(
       names.map(async (name) => ({
         noted: [...(await readSums(join(log, name))).values()],
-        there: new Set(await readdir(join(log, name))),
+        // It goes with its last file, perhaps at this moment, by another process.
+        there: new Set(await readdir(join(log, name)).catch(ignoreAbsent)),
       })),
     );
   }
