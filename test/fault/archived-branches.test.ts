@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { chmod, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { makeStartedDirectory, type TestCoppice } from '../support/coppice.ts';
 import { query } from '../support/customer.ts';
+import { type KilledCoppice, killedCoppice } from '../support/killed-coppice.ts';
 import { createLiveProject, type LiveProject } from '../support/live-project.ts';
 import { until } from '../support/until.ts';
 
 /** Where the process is killed: while a branch goes to the archive, and while it comes back. */
 const GOING = ['volume', 'stored', 'archived', 'discarded'].map((place) => `timeline_archive:${place}`);
-const COMING = ['volume'].map((place) => `timeline_unarchive:${place}`);
+const COMING = ['volume', 'snapshots', 'log', 'here'].map((place) => `timeline_unarchive:${place}`);
 
 /** A machine that tests something else, too, is slow. */
 const timeout_ms = 120_000;
@@ -19,24 +19,21 @@ describe('the archive of branches', { timeout: 1_800_000 }, () => {
   let data_directory: string;
   let objects: string;
   let base: LiveProject;
-
-  const start = (env: Record<string, string> = {}) =>
-    // The log of every branch goes there as well, later than any of this takes.
-    startCoppice({
-      data_directory,
-      env: { COPPICE_OBJECTS: objects, COPPICE_ARCHIVE_SHIP_SECONDS: '86400', ...env },
-    });
+  let killed: KilledCoppice;
 
   before(async () => {
-    data_directory = await makeDataDirectory();
+    data_directory = await makeStartedDirectory();
     objects = join(data_directory, '..', 'objects');
-    const coppice = await start();
-    base = await createLiveProject(coppice);
+    // The log of every branch goes there as well, later than any of this takes.
+    killed = await killedCoppice(data_directory, {
+      COPPICE_OBJECTS: objects,
+      COPPICE_ARCHIVE_SHIP_SECONDS: '86400',
+    });
+    base = await createLiveProject(await killed.running());
     await query(base.uri, "create table held as select 'kept' as name");
     await base.suspend();
-    await coppice.stop();
   });
-  after(() => removeDataDirectory(data_directory));
+  after(() => killed?.remove());
 
   const createArchived = (coppice: TestCoppice) =>
     coppice.call('POST', `${base.path}/branches`, { branch: { name: 'old', archived: true } });
@@ -83,42 +80,29 @@ describe('the archive of branches', { timeout: 1_800_000 }, () => {
   for (const point of [...GOING, ...COMING]) {
     it(`is whole when Coppice is killed at ${point}`, async () => {
       const volumes_before = await volumes();
-      const doomed = await start({ COPPICE_TEST_STOP_POINT: point });
-      const ended = once(doomed.process, 'exit').then(() => true);
-      const work = async () => {
-        await createArchived(doomed);
-        if (GOING.includes(point)) return;
-        await doomed.settled(base.id);
-        await use(doomed);
-      };
-      await Promise.race([
-        ended,
-        work().then(
-          () => ended,
-          () => ended,
-        ),
-      ]);
-      assert.equal(doomed.process.signalCode, 'SIGKILL', `${point} was not reached:\n${doomed.output()}`);
-
-      const next = await start();
-      try {
-        await next.settled(base.id);
-        if (GOING.includes(point)) {
-          assert.equal((await findOld(next)).current_state, 'archived');
-          assert.equal(await volumes(), volumes_before);
-          assert.equal((await use(next)).status, 201);
-        }
-        assert.deepEqual(await rowsOf(next), ['kept']);
-        await removeOld(next, volumes_before);
-      } finally {
-        await next.stop();
+      if (COMING.includes(point)) {
+        const running = await killed.running();
+        await createArchived(running);
+        await running.settled(base.id);
       }
+      await killed.killAt(point, GOING.includes(point) ? createArchived : use);
+
+      const next = await killed.running();
+      await next.settled(base.id);
+      if (GOING.includes(point)) {
+        assert.equal((await findOld(next)).current_state, 'archived');
+        assert.equal(await volumes(), volumes_before);
+        assert.equal((await use(next)).status, 201);
+      }
+      assert.deepEqual(await rowsOf(next), ['kept']);
+      assert.equal((await findOld(next)).current_state, 'ready');
+      await removeOld(next, volumes_before);
     });
   }
 
   it('takes nothing from this machine while it cannot be written to', async () => {
     const volumes_before = await volumes();
-    const coppice = await start();
+    const coppice = await killed.running();
     try {
       await rm(objects, { recursive: true, force: true });
       await writeFile(objects, 'in the way');
@@ -134,43 +118,36 @@ describe('the archive of branches', { timeout: 1_800_000 }, () => {
       await until(async () => (await volumes()) === volumes_before, { what: 'its volumes to be gone', timeout_ms });
     } finally {
       await rm(objects, { recursive: true, force: true });
-      await coppice.stop();
     }
   });
 
   it('says what is damaged, and has it again when that is mended', async () => {
     const volumes_before = await volumes();
-    const coppice = await start();
-    try {
-      await createArchived(coppice);
-      await until(async () => (await findOld(coppice)).current_state === 'archived', {
-        what: 'the branch to be archived',
-      });
-      const [timeline] = await timelinesStored();
-      const list = join(objects, 'timelines', timeline!, 'archived/list');
-      const bytes = await readFile(list);
-      await chmod(list, 0o600);
-      await writeFile(list, Buffer.concat([bytes.subarray(0, -4), Buffer.alloc(4)]));
-      await use(coppice);
-      const failed = await untilEnded(coppice, base, 'timeline_unarchive');
-      assert.equal(failed.status, 'failed');
-      assert.match(failed.error!, /is not what was stored there/);
-      await assert.rejects(rowsOf(coppice), { code: '57P03', message: /archive.*is not what was stored there/ });
-      const { rows } = await coppice.ownDatabase(
-        'select detail from coppice.history_damages where resolved_at is null',
-      );
-      assert.match(rows[0].detail, /cannot be brought back from the archive/);
-      await refusesRestore(coppice);
-      await writeFile(`${list}.whole`, bytes);
-      await rename(`${list}.whole`, list);
-      assert.deepEqual(await rowsOf(coppice), ['kept']);
-      const { rows: left } = await coppice.ownDatabase('select from coppice.history_damages where resolved_at is null');
-      assert.equal(left.length, 0);
-      await coppice.must('DELETE', `${base.path}/branches/${(await findOld(coppice)).id}`);
-      await until(async () => (await volumes()) === volumes_before, { what: 'its volumes to be gone', timeout_ms });
-    } finally {
-      await coppice.stop();
-    }
+    const coppice = await killed.running();
+    await createArchived(coppice);
+    await until(async () => (await findOld(coppice)).current_state === 'archived', {
+      what: 'the branch to be archived',
+    });
+    const [timeline] = await timelinesStored();
+    const list = join(objects, 'timelines', timeline!, 'archived/list');
+    const bytes = await readFile(list);
+    await chmod(list, 0o600);
+    await writeFile(list, Buffer.concat([bytes.subarray(0, -4), Buffer.alloc(4)]));
+    await use(coppice);
+    const failed = await untilEnded(coppice, base, 'timeline_unarchive');
+    assert.equal(failed.status, 'failed');
+    assert.match(failed.error!, /is not what was stored there/);
+    await assert.rejects(rowsOf(coppice), { code: '57P03', message: /archive.*is not what was stored there/ });
+    const { rows } = await coppice.ownDatabase('select detail from coppice.history_damages where resolved_at is null');
+    assert.match(rows[0].detail, /cannot be brought back from the archive/);
+    await refusesRestore(coppice);
+    await writeFile(`${list}.whole`, bytes);
+    await rename(`${list}.whole`, list);
+    assert.deepEqual(await rowsOf(coppice), ['kept']);
+    const { rows: left } = await coppice.ownDatabase('select from coppice.history_damages where resolved_at is null');
+    assert.equal(left.length, 0);
+    await coppice.must('DELETE', `${base.path}/branches/${(await findOld(coppice)).id}`);
+    await until(async () => (await volumes()) === volumes_before, { what: 'its volumes to be gone', timeout_ms });
   });
 });
 

@@ -20,12 +20,15 @@ export interface KilledCoppice {
   remove(): Promise<void>;
 }
 
-export async function killedCoppice(data_directory: string): Promise<KilledCoppice> {
+export async function killedCoppice(
+  data_directory: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<KilledCoppice> {
   const file = join(data_directory, '../stop-point');
   await writeFile(file, '');
   let current: TestCoppice | undefined;
   const running = async () => {
-    current ??= await startCoppice({ data_directory, env: { COPPICE_TEST_STOP_POINT: file } });
+    current ??= await startCoppice({ data_directory, env: { ...env, COPPICE_TEST_STOP_POINT: file } });
     return current;
   };
   return {
