@@ -1,6 +1,9 @@
 import type { ObjectStore } from '../../drivers/objects/contract.ts';
 import { getSealed, putSealed, sha256Of } from './sealed.ts';
 
+/** Pieces of volumes are smaller, and so are segments of log unless a server was made with larger ones. */
+const CHUNK_BYTES_MAX = 64 * 1024 ** 2;
+
 /**
  * Pieces of files, each stored once under the checksum of its contents, so that what volumes have in common (a branch
  * and its parent, one snapshot and the next) is neither sent nor kept twice.
@@ -49,6 +52,6 @@ export function chunksBelow(objects: ObjectStore, prefix: string): Chunks {
       there.add(name);
       return name;
     },
-    get: (name, signal) => getSealed(objects, keyOf(name), signal),
+    get: (name, signal) => getSealed(objects, keyOf(name), signal, CHUNK_BYTES_MAX),
   };
 }
