@@ -60,18 +60,18 @@ async function make(
   const { driver: storage } = await storageOf(data_dir, { storage: pool.driver as StorageDriverName });
   const own_objects = await objectsOf(settings);
   const source = { storage, archive: await archiveOf(data_dir, own_objects) };
-  return withPlaceLease(objects, directory_id, async () => {
+  return withPlaceLease(objects, directory_id, async (held) => {
     const manifest = await makeBackup({
       store,
       source,
       own_objects,
-      objects,
+      objects: held,
       version: VERSION,
       master_key_check,
       progress,
     });
     const { installation_id } = manifest;
-    const swept = keep === undefined ? undefined : await sweep(objects, { installation_id, keep });
+    const swept = keep === undefined ? undefined : await sweep(held, { installation_id, keep });
     const { problems, sent_bytes } = manifest;
     return { ...summaryOf(manifest), sent_bytes, problems, swept, master_key_file };
   });
