@@ -33,7 +33,8 @@ export async function exportBranch(
     const server_name = request.server_name ?? (branch.is_default ? branch.project_id : branch.id);
     told(`looking at ${objects.place}`);
     await objects.check();
-    return withExport(store, branch.id, async (id) => {
+    const target = `${objects.place} ${server_name}`;
+    const report = await withExport(store, { branch_id: branch.id, target }, async (id) => {
       told(`copying ${branch.name}`);
       const base = await waitForBase(store, id, branch);
       const { driver: storage } = await storageOf(settings.data_dir, {
@@ -50,6 +51,8 @@ export async function exportBranch(
       const { place } = objects;
       return { ...written, place, server_name, branch_name, server_version, lacks_superuser: !has_superuser };
     });
+    if (report) return report;
+    throw new StartError(`another export writes to ${objects.place} as ${server_name}: wait for its end`);
   });
 }
 

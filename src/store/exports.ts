@@ -4,6 +4,8 @@ import type { ExportBase, ExportRow, Schema } from './schema.ts';
 
 /** Any constant: the class of the locks, whose objects are the numbers of the exports. */
 const LOCK_CLASS = 7_432_011;
+/** Of locks whose objects are hashes of where an export writes. */
+const WRITER_LOCK_CLASS = 7_432_012;
 
 /** A branch by what people type. */
 export interface ExportedBranch {
@@ -37,11 +39,21 @@ export async function findBranchesToExport(
 }
 
 /**
- * Asks the engine for a base of a branch, which stays as long as `work` goes on. The lock belongs to the session that is
- * held meanwhile, and so goes with whoever is killed.
+ * Asks the engine for a base of a branch, which stays as long as `work` goes on. The locks belong to the session that is
+ * held meanwhile, and so go with whoever is killed.
+ *
+ * @param target where it is written, which one export does at a time
+ * @returns undefined, without doing anything, while another one writes there
  */
-export function withExport<T>(store: Store, branch_id: string, work: (id: string) => Promise<T>): Promise<T> {
+export function withExport<T>(
+  store: Store,
+  { branch_id, target }: { readonly branch_id: string; readonly target: string },
+  work: (id: string) => Promise<T>,
+): Promise<T | undefined> {
   return store.connection().execute(async (held) => {
+    const { rows } = await sql<{ locked: boolean }>`
+      select pg_try_advisory_lock(${WRITER_LOCK_CLASS}::integer, hashtext(${target})) as locked`.execute(held);
+    if (!rows[0]!.locked) return undefined;
     const row = await held.transaction().execute(async (trx) => {
       const inserted = await trx
         .insertInto('exports')
@@ -55,6 +67,8 @@ export function withExport<T>(store: Store, branch_id: string, work: (id: string
       return await work(row.id);
     } finally {
       await end(held, row).catch(() => undefined);
+      const unlock = sql`select pg_advisory_unlock(${WRITER_LOCK_CLASS}::integer, hashtext(${target}))`;
+      await unlock.execute(held).catch(() => undefined);
     }
   });
 }

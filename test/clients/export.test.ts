@@ -197,6 +197,31 @@ for (const restorer of RESTORERS) {
       assert.equal(existsSync(path), false);
     });
 
+    it('that was killed before it was whole is removed by the next one, and one at a time writes there', async () => {
+      const archives = async () => {
+        const found: string[] = [];
+        for await (const { key } of target.objects.list(`${project.id}/base/`)) if (/tar$/.test(key)) found.push(key);
+        return found;
+      };
+      const whole = await archives();
+      const killed = await execute(process.execPath, words(), {
+        env: { ...environment(), COPPICE_TEST_STOP_POINT: 'export:archived' },
+      }).catch((error) => error);
+      assert.equal(killed.signal, 'SIGKILL');
+      assert.equal((await archives()).length, whole.length + 1);
+      assert.equal((await restorer.list(target, project.id)).length, whole.length);
+
+      const ends = await Promise.allSettled([runExport(), runExport()]);
+      for (const end of ends) {
+        // Where one was over before the other began, both were made.
+        if (end.status === 'rejected') assert.match(end.reason.stderr, /another export writes to .* wait for its end/);
+      }
+      const made = ends.filter(({ status }) => status === 'fulfilled').length;
+      assert.ok(made >= 1);
+      assert.equal((await archives()).length, whole.length + made);
+      assert.deepEqual((await archives()).slice(0, whole.length), whole, 'those that were whole stay');
+    });
+
     it('does not mix with the log of another branch, which has the same file names', async () => {
       const made = await coppice.must('POST', `${project.path}/branches`, {
         branch: { name: 'other' },

@@ -1,5 +1,6 @@
 import { ObjectError } from '../../drivers/objects/contract.ts';
 import type { ExportBase } from '../../store/schema.ts';
+import { stopPoint } from '../stop-point.ts';
 import { barmanBackupId, barmanBackupInfo } from './backup-info.ts';
 import { baseArchive } from './base-archive.ts';
 import { type ExportSource, type ExportTarget, exportLog } from './log.ts';
@@ -21,7 +22,8 @@ export class ExportRefused extends Error {
 /**
  * Writes a base and its log in the layout of barman's cloud tools: `<server>/base/<id>/{data.tar,backup.info}` and
  * `<server>/wals/<first 16 digits>/<segment>`. What tells of the base is written last; until then nobody sees it.
- * Log that is there already is written again, since the last segment may have been a part.
+ * Log that is there already is written again, since the last segment may have been a part. Nobody else may write under the
+ * same name meanwhile: what looks unfinished there is removed.
  *
  * @param told is called with how many bytes of the base were written so far
  * @throws ExportRefused where the name is taken by another history
@@ -35,6 +37,7 @@ export async function writeExport(
   const source: ExportSource = { ...from, ...base };
   const times = { started_at: new Date(base.started_at), stopped_at: new Date(base.stopped_at) };
   await claimName(target, base.timeline_id);
+  await removeUnfinished(target);
   const backup_id = await freeBackupId(target, times.started_at);
   const added = new Map([...stockConfiguration(base.settings), ['backup_label', base.label]]);
   const archive = baseArchive(from.storage, base.volume, { added, signal });
@@ -47,6 +50,7 @@ export async function writeExport(
     }
   };
   const { bytes } = await objects.putStream(`${server_name}/base/${backup_id}/data.tar`, counted(), { signal });
+  stopPoint('export:archived');
   const last_segment = await exportLog(source, target);
   const info = barmanBackupInfo({ ...base, ...times, server_name, bytes });
   await objects.put(`${server_name}/base/${backup_id}/backup.info`, Buffer.from(info), { signal });
@@ -74,6 +78,22 @@ async function claimName({ objects, server_name, signal }: ExportTarget, timelin
     throw new ExportRefused(`${objects.place} holds something else as ${server_name}: ${another}`);
   }
   await objects.put(key, Buffer.from(`${JSON.stringify({ timeline_id })}\n`), { signal });
+}
+
+/** What one that was killed has left: an archive that nothing tells of. */
+async function removeUnfinished({ objects, server_name, signal }: ExportTarget): Promise<void> {
+  const archives: string[] = [];
+  const told = new Set<string>();
+  for await (const { key } of objects.list(`${server_name}/base/`, { signal })) {
+    const directory = key.slice(0, key.lastIndexOf('/') + 1);
+    if (key === `${directory}data.tar`) archives.push(directory);
+    else told.add(directory);
+  }
+  const unfinished = archives.filter((directory) => !told.has(directory));
+  await objects.ensureRemoved(
+    unfinished.map((directory) => `${directory}data.tar`),
+    { signal },
+  );
 }
 
 /** Its time, or the first second after it of which the place has no backup. */
