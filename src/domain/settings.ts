@@ -148,9 +148,9 @@ export const SETTINGS = {
   },
   snapshot_wal_bytes: {
     type: 'size',
-    default: '1GB',
+    default: '256MB',
     description:
-      'A running server is snapshotted after so much write-ahead log: restores replay no more than that. Smaller means faster restores and more snapshots.',
+      'A running server is snapshotted after so much write-ahead log, as long as snapshots of it are quick: restores then replay no more than that. Smaller means faster restores and more snapshots.',
   },
   snapshot_interval_seconds: {
     type: 'seconds',

@@ -2,6 +2,7 @@ import type { TimelineId } from '../domain/ids.ts';
 import { type Lsn, parseLsn } from '../domain/lsn.ts';
 import type { ComputeRef } from '../drivers/compute/contract.ts';
 import type { VolumeRef } from '../drivers/storage/contract.ts';
+import { consistentEnd } from '../postgres/consistent-end.ts';
 import { needsQuietStart, quietChild, spareFlush } from '../postgres/first-start.ts';
 import { replayedTo } from '../postgres/recovery.ts';
 import type { OpenSession } from '../postgres/session.ts';
@@ -55,6 +56,8 @@ export async function prepareFirstStart(
   await look?.(sessions(ctx, ref, signal));
   await ctx.compute.ensureStopped(ref, 'staged');
   await ctx.compute.ensureRemoved(ref);
+  // What is damaged may show only when it is written out.
+  await consistentEnd(data_directory);
 }
 
 /** Nothing is left of a timeline: neither the server that may prepare it nor its snapshots and its volume. */

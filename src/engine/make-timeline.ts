@@ -7,10 +7,11 @@ import { cleanChildFiles } from '../postgres/first-start.ts';
 import { layLog } from '../postgres/recovery.ts';
 import type { OpenSession } from '../postgres/session.ts';
 import type { ProjectRow, TimelineRow } from '../store/schema.ts';
-import { cloneRunning } from './clone-running.ts';
+import { type CopyOfRunning, cloneRunning } from './clone-running.ts';
 import type { EngineContext } from './context.ts';
 import { discardTimeline, prepareFirstStart } from './first-start.ts';
 import { bringSegment } from './history/log.ts';
+import { headNearSnapshot } from './history/near-head.ts';
 import { useSnapshotBefore } from './history/snapshots.ts';
 import { findRunningServer } from './running-server.ts';
 import { stopPoint } from './stop-point.ts';
@@ -41,7 +42,7 @@ export async function makeTimeline(
   if (!source.volume) throw new Error(`timeline ${source.id} has no volume`);
   const copy = await clone(ctx, wanted, { forced: false });
   try {
-    return await prepare(ctx, wanted, copy.point);
+    return await prepare(ctx, wanted, copy);
   } catch (error) {
     signal.throwIfAborted();
     if (!copy.unforced) throw error;
@@ -51,17 +52,15 @@ export async function makeTimeline(
     );
   }
   await discardTimeline(ctx, timeline.id);
-  const { point } = await clone(ctx, wanted, { forced: true });
-  return prepare(ctx, wanted, point);
+  return prepare(ctx, wanted, await clone(ctx, wanted, { forced: true }));
 }
 
 async function prepare(
   ctx: EngineContext,
-  wanted: TimelineToMake,
-  point: HistoryPoint,
+  { timeline, project, look, signal }: TimelineToMake,
+  { point, replays }: Copy,
 ): Promise<{ volume: VolumeRef; point: HistoryPoint }> {
-  const { timeline, project, look, signal } = wanted;
-  const replay_to = wanted.point?.lsn;
+  const replay_to = replays ? point.lsn : undefined;
   stopPoint('create_branch:cloned');
   const volume = (await ctx.storage.find(timeline.id))!;
   await prepareFirstStart(ctx, { timeline, uid: project.uid, volume, replay_to, look, signal });
@@ -71,16 +70,40 @@ async function prepare(
 
 interface Copy {
   readonly point: HistoryPoint;
-  /** It replays from a checkpoint that its source made by itself. */
+  /** It came about without a checkpoint of its running source; one with a checkpoint can take its place. */
   readonly unforced: boolean;
+  /** The log up to the point was laid into it, and is still to be replayed. */
+  readonly replays: boolean;
 }
 
 /** @param how.forced with a checkpoint of the source, if it runs */
 async function clone(ctx: EngineContext, wanted: TimelineToMake, { forced }: { forced: boolean }): Promise<Copy> {
-  if (wanted.point) return { point: await cloneAtPoint(ctx, wanted, wanted.point), unforced: false };
-  const running = await findRunningServer(ctx, wanted.source.id);
-  if (running) return cloneOfRunning(ctx, wanted, running, forced);
-  return { point: await cloneStopped(ctx, wanted), unforced: false };
+  const { source, point } = wanted;
+  if (point) return { point: await cloneAtPoint(ctx, wanted, point), unforced: false, replays: true };
+  const running = await findRunningServer(ctx, source.id);
+  if (!running) return { point: await cloneStopped(ctx, wanted), unforced: false, replays: false };
+  const head = forced ? undefined : await cloneAtHead(ctx, wanted, running);
+  if (head) return { point: head, unforced: true, replays: true };
+  return { ...(await cloneOfRunning(ctx, wanted, running, forced)), replays: false };
+}
+
+/** A copy of the head of a running source by way of its newest snapshot, where that is cheaper for the source; else, or when it fails, nothing is made. */
+async function cloneAtHead(
+  ctx: EngineContext,
+  wanted: TimelineToMake,
+  compute: ComputeRef,
+): Promise<HistoryPoint | undefined> {
+  const { timeline, source, signal } = wanted;
+  if (ctx.branch_without_checkpoint) return undefined;
+  try {
+    const head = await headNearSnapshot(ctx, { id: source.id, volume: source.volume! }, compute, signal);
+    return head && (await cloneAtPoint(ctx, wanted, head));
+  } catch (error) {
+    signal.throwIfAborted();
+    ctx.logger.warn({ timeline_id: source.id, err: error }, 'a running server is copied with a checkpoint instead');
+    await discardTimeline(ctx, timeline.id);
+    return undefined;
+  }
 }
 
 /** A copy of the nearest snapshot before the point, with the log from there to the point, which is still to be replayed. */
@@ -113,7 +136,7 @@ function cloneOfRunning(
   child: TimelineToMake,
   compute: ComputeRef,
   forced: boolean,
-): Promise<Copy> {
+): Promise<CopyOfRunning> {
   const { timeline, project, source, signal } = child;
   return cloneRunning(ctx, {
     source: { id: source.id, volume: source.volume! },

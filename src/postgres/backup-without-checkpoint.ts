@@ -1,9 +1,9 @@
-import { formatLsn, type Lsn, parseLsn } from '../domain/lsn.ts';
+import { type Lsn, parseLsn } from '../domain/lsn.ts';
 import { type Backup, type BackupEnd, holdWal, wholeControlFile } from './backup.ts';
 import { type ControlFile, controlOfStandby, parseControlFile } from './control-file.ts';
 import { inDirectory } from './plain-files.ts';
 import type { OpenSession, Session } from './session.ts';
-import { withoutHeader } from './wal/records.ts';
+import { switchWal } from './switch-wal.ts';
 import { walSegmentName } from './wal-segment.ts';
 
 const TIMEOUT_MS = 60_000;
@@ -71,20 +71,12 @@ async function isRecent(session: Session, { redoLsn, timeline }: ControlFile): P
 /** Pushes the WAL past all that was copied, into another segment, and says what the copy has to replay. */
 async function finishWithoutCheckpoint(session: Session, bytes: Buffer, control: ControlFile): Promise<BackupEnd> {
   const { redoLsn, checkpointLsn, timeline, walSegmentBytes: wal_segment_bytes } = control;
-  const { rows: inserted } = await session.query('SELECT pg_current_wal_insert_lsn()::text AS lsn');
-  // Flushes everything before it, and ends the segment, so that nobody writes to it while it is copied.
-  const { rows } = await session.query(
-    `SELECT pg_switch_wal()::text AS switched, clock_timestamp() AS stopped_at,
-       current_setting('full_page_writes') AS full_page_writes`,
-  );
-  const { stopped_at, full_page_writes } = rows[0];
-  if (full_page_writes !== 'on') throw new Error('the server writes no full pages to its log');
-  const end = withoutHeader(parseLsn(inserted[0].lsn), { segment_bytes: BigInt(wal_segment_bytes) });
-  const replay_bytes = end - parseLsn(redoLsn);
+  const { lsn: stop_lsn, at: stopped_at, full_page_writes } = await switchWal(session, wal_segment_bytes);
+  if (!full_page_writes) throw new Error('the server writes no full pages to its log');
+  const replay_bytes = parseLsn(stop_lsn) - parseLsn(redoLsn);
   if (replay_bytes < 0n || replay_bytes > 2n * REPLAY_BYTES_MAX) {
     throw new Error(`the server wrote ${replay_bytes} bytes of log since its last checkpoint`);
   }
-  const stop_lsn = formatLsn(end);
   return {
     label: labelOf({ redoLsn, checkpointLsn, timeline, wal_segment_bytes, stopped_at }),
     control: controlOfStandby(bytes, stop_lsn),

@@ -82,6 +82,8 @@ export const quietConf = (source: SettingsSource): string =>
       autovacuum: false,
       max_logical_replication_workers: 0,
       max_prepared_transactions: 256,
+      // It replays from a checkpoint: a page comes from the log before anything else is done to it.
+      recovery_prefetch: 'off',
       shared_preload_libraries: '',
     },
   });

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -21,7 +23,9 @@ describeBestObjects('the log of a branch in object storage', (target) => {
   let coppice: TestCoppice;
   let project: LiveProject;
   let archive: LiveArchive;
+  let stop_point: string;
   let lsn: string;
+  let written_megabytes = 0;
 
   /** Another Coppice listens on another port. */
   const here = (uri: string) => {
@@ -30,12 +34,20 @@ describeBestObjects('the log of a branch in object storage', (target) => {
     return url.href;
   };
   const start = async () => {
-    const env = { ...target().env, COPPICE_ARCHIVE_SHIP_SECONDS: '1', COPPICE_ARCHIVE_LOCAL_SECONDS: '1' };
+    const soon = { COPPICE_ARCHIVE_SHIP_SECONDS: '1', COPPICE_ARCHIVE_LOCAL_SECONDS: '1' };
+    const env = { ...target().env, ...soon, COPPICE_TEST_STOP_POINT: stop_point };
     coppice = await startCoppice({ data_directory, env });
   };
   /** Some megabytes of log. */
-  const write = (megabytes: number) =>
-    query(here(project.uri), `insert into filler select repeat('x', 1000) from generate_series(1, ${megabytes * 950})`);
+  const write = async (megabytes: number) => {
+    await query(
+      here(project.uri),
+      `insert into filler select repeat('x', 1000) from generate_series(1, ${megabytes * 950})`,
+    );
+    written_megabytes += megabytes;
+  };
+  const position = async (): Promise<string> =>
+    (await query(here(project.uri), 'select pg_current_wal_insert_lsn()::text as lsn'))[0].lsn;
   const packs = async () => {
     const keys: string[] = [];
     const prefix = `timelines/${archive.timeline_id}/log/`;
@@ -61,9 +73,9 @@ describeBestObjects('the log of a branch in object storage', (target) => {
     await rm(env.COPPICE_OBJECTS!);
     await rename(`${env.COPPICE_OBJECTS}-away`, env.COPPICE_OBJECTS!);
   };
-  const branchAtPoint = () =>
+  const branchAtPoint = (parent_lsn = lsn) =>
     coppice.call('POST', `${project.path}/branches`, {
-      branch: { parent_id: project.branch_id, parent_lsn: lsn },
+      branch: { parent_id: project.branch_id, parent_lsn },
       endpoints: [{ type: 'read_write' }],
     });
   const rowsOf = async (answer: Awaited<ReturnType<typeof branchAtPoint>>) => {
@@ -75,6 +87,8 @@ describeBestObjects('the log of a branch in object storage', (target) => {
 
   before(async () => {
     data_directory = await makeDataDirectory();
+    stop_point = join(data_directory, '../stop-point');
+    await writeFile(stop_point, '');
     await start();
     project = await createLiveProject(coppice);
     archive = await liveArchive(coppice, project);
@@ -87,7 +101,7 @@ describeBestObjects('the log of a branch in object storage', (target) => {
 
   it('is sent there, and goes from this disk then', async () => {
     await write(8);
-    [{ lsn }] = await query(project.uri, 'select pg_current_wal_insert_lsn()::text as lsn');
+    lsn = await position();
     await write(8);
     await project.suspend();
     await until(async () => (await packs()).length > 0, { what: 'a pack' });
@@ -106,6 +120,35 @@ describeBestObjects('the log of a branch in object storage', (target) => {
     await coppice.settled(project.id);
   });
 
+  for (const point of ['archive:sent', 'archive:shipped', 'archive:freed']) {
+    it(`is neither lost nor there twice when Coppice is killed at ${point}`, async () => {
+      const ended = once(coppice.process, 'exit');
+      await writeFile(stop_point, point);
+      await write(6);
+      const there = await position();
+      const count = written_megabytes;
+      // The segment that it stands in is finished, and sent with the others.
+      await write(2);
+      const [, signal] = await ended;
+      await writeFile(stop_point, '');
+      assert.equal(signal, 'SIGKILL');
+      await start();
+      await until(async () => (await status()).waiting_segments === 0, { what: 'nothing to wait', timeout_ms: 90_000 });
+      await until(async () => (await archive.list()).length <= 1, { what: 'segments to go from this disk' });
+      const answer = await branchAtPoint(there);
+      assert.equal(answer.status, 201, JSON.stringify(answer.body));
+      await coppice.settled(project.id);
+      assert.deepEqual(await rowsOf(answer), [{ count: count * 950 }]);
+      await coppice.must('DELETE', `${project.path}/branches/${answer.body.branch.id}`);
+      await coppice.settled(project.id);
+      assert.match(await command('doctor'), /ok +history:/);
+      const ranges = (await packs()).map((key) => key.slice(key.lastIndexOf('/') + 1).split('-') as [string, string]);
+      for (const [index, [first]] of ranges.entries()) {
+        assert.ok(index === 0 || first > ranges[index - 1]![1], `${first} is in one pack`);
+      }
+    });
+  }
+
   it('stays on this disk while object storage is down, which holds up nobody', async () => {
     await coppice.stop();
     await fail();
@@ -114,7 +157,7 @@ describeBestObjects('the log of a branch in object storage', (target) => {
     await write(8);
     await until(async () => (await archive.list()).length >= before + 5, { what: 'the log in the archive' });
     assert.deepEqual(await query(here(project.uri), 'select count(*)::int as count from filler'), [
-      { count: 24 * 950 },
+      { count: written_megabytes * 950 },
     ]);
     await until(async () => (await status()).waiting_segments >= 5, { what: 'the status to count what waits' });
     assert.match(await command('status'), /objects +\d+ segments wait, the oldest since .*; failing since/);

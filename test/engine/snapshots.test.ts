@@ -4,10 +4,11 @@ import { lstat, readdir, readFile, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { consistentEnd } from '../../src/postgres/consistent-end.ts';
+import { readControlFile } from '../../src/postgres/control-file.ts';
 import { startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { connect, query } from '../support/customer.ts';
 import { cannotMount, mountFilesystem, system, type TestFilesystem } from '../support/filesystem.ts';
-import { createLiveProject, type LiveProject, liveProject } from '../support/live-project.ts';
+import { createLiveProject, dataDirectoryOf, type LiveProject, liveProject } from '../support/live-project.ts';
 import { until } from '../support/until.ts';
 
 const MEBIBYTE = 1024 ** 2;
@@ -254,6 +255,40 @@ describe('snapshots of timelines', { timeout: 600_000, skip: cannotMount }, () =
     const other = await createProject();
     await until(async () => (await kinds(other)).includes('running'), { what: 'rounds', timeout_ms: 30_000 });
     assert.equal(await ready(), stays, 'nothing was written');
+    await coppice.stop();
+    await start();
+  });
+
+  it('are what branches of a busy parent begin from, so that it makes no checkpoint for them', async () => {
+    await coppice.stop();
+    await start({ COPPICE_SNAPSHOT_WAL_BYTES: '256MB' });
+    const project = await createProject();
+    const lastCheckpoint = async () => (await readControlFile(await dataDirectoryOf(project.uri))).checkpointLsn;
+    const countIn = async (uri: string) => (await query(uri, 'select count(*)::int as count from written'))[0].count;
+    const branch = async () => {
+      const before = { checkpoint: await lastCheckpoint(), rows: await countIn(project.uri) };
+      const child = liveProject(
+        coppice,
+        await coppice.must('POST', `${project.path}/branches`, { endpoints: [{ type: 'read_write' }] }),
+      );
+      await coppice.settled(project.id);
+      assert.equal(await countIn(child.uri), before.rows);
+      const forced = (await lastCheckpoint()) !== before.checkpoint;
+      return { forced, child };
+    };
+    await write(project.uri);
+    assert.ok((await branch()).forced, 'a checkpoint that has little to write is no disturbance');
+    await write(project.uri, 40);
+    const { forced, child } = await branch();
+    assert.ok(!forced);
+    const birth = (await snapshotsOf(child))[0]!;
+    assert.deepEqual([birth.kind, await consistentEnd(volumePath(birth.volume!.id))], ['birth', birth.lsn]);
+
+    const [snapshot] = await snapshotsOf(project);
+    await rm(join(volumePath(snapshot!.volume!.id), 'pg_xact'), { recursive: true });
+    assert.ok((await branch()).forced, 'one whose snapshot is damaged is made in another way');
+    assert.match(coppice.output(), /a copy without a checkpoint is thrown away and made anew/);
+    await remove(project);
     await coppice.stop();
     await start();
   });

@@ -20,6 +20,8 @@ const TAKE_TIMEOUT_MS = 900_000;
 /** A timeline that failed, or had nothing to keep, is left alone for a while. */
 const FAILED_PAUSE_MS = 60_000;
 const IDLE_PAUSE_MAX_MS = 30_000;
+/** After each it rests so many times as long as it took: where copies have become slow, fewer are made. */
+const REST_PER_WORK = 10;
 const FIRST_ID = '00000000-0000-0000-0000-000000000000';
 
 type RunningNeed = SnapshotNeed & { readonly compute: ComputeRef; readonly started_at: Date };
@@ -36,9 +38,11 @@ export function snapshotRunning(ctx: EngineContext, stopping: AbortSignal): () =
 
   const take = async (need: RunningNeed) => {
     underWay.add(need.id);
+    const began = performance.now();
     try {
       const signal = AbortSignal.any([stopping, AbortSignal.timeout(TAKE_TIMEOUT_MS)]);
       await takeAlone(ctx, need.id, signal, (either) => takeRunning(ctx, need, either));
+      pausedUntil.set(need.id, Date.now() + REST_PER_WORK * (performance.now() - began));
     } catch (error) {
       pausedUntil.set(need.id, Date.now() + FAILED_PAUSE_MS);
       ctx.logger.warn({ timeline_id: need.id, err: error }, 'a snapshot could not be made and will be tried again');

@@ -33,7 +33,7 @@ describe('settings', () => {
       roles: ['api', 'engine', 'gateway'],
       storage: 'auto',
       min_suspend_timeout_seconds: 60,
-      snapshot_wal_bytes: 1024 ** 3,
+      snapshot_wal_bytes: 256 * 1024 ** 2,
       snapshot_interval_seconds: 300,
       branch_without_checkpoint: false,
       time_travel_timeout_seconds: 30,

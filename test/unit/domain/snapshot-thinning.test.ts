@@ -20,9 +20,13 @@ const every = (step_ms: number, from_ms: number, to_ms: number): number[] =>
   Array.from({ length: Math.ceil((to_ms - from_ms) / step_ms) }, (_, index) => from_ms + index * step_ms);
 
 describe('thinning of snapshots', () => {
-  test('keeps all of the last hour', () => {
-    const snapshots = aged(...every(5 * MINUTE_MS, 0, HOUR_MS));
-    assert.deepEqual(kept(snapshots), snapshots);
+  test('keeps all of the last quarter of an hour, and one for each five minutes of the last hour', () => {
+    const last = aged(...every(20_000, 0, 15 * MINUTE_MS));
+    assert.deepEqual(kept(last), last);
+    const ages = kept(aged(...every(20_000, 0, HOUR_MS))).map(({ age_ms }) => age_ms);
+    assert.equal(ages.filter((age_ms) => age_ms <= 15 * MINUTE_MS).length, last.length + 1);
+    const before = ages.filter((age_ms) => age_ms > 15 * MINUTE_MS).length;
+    assert.ok([9, 10].includes(before), `${before} before`);
   });
 
   test('keeps one for each hour of the last day, and one for each day before', () => {
