@@ -28,7 +28,8 @@ export function finalizeRestore(
     if (restored.restore_status === 'finalized') return [];
     const target = restored.restored_as ? await findBranch(trx, restored.restored_as) : undefined;
     if (!target) throw refuse('the branch that it was to replace is gone');
-    if (!restored.ready_at) throw new CoppiceError('operations_running');
+    // Its computes would follow neither the one nor the other until both are over.
+    if (!restored.ready_at || target.in_restore) throw new CoppiceError('operations_running');
     const replaced_name = await checkName(trx, target, name);
     return writeFinalization(trx, { restored, target, replaced_name });
   });

@@ -323,6 +323,22 @@ describe('snapshots', () => {
       const { body } = await restore((await made()).id);
       assert.equal((await finalize(body.branch.id)).status, 423);
     });
+
+    it('waits for a target that is being restored to something else', async () => {
+      const { branch: copy } = await restored((await made()).id);
+      const { branch: other } = await createReadyBranch(api, project, { name: 'other' });
+      const begun = await api.call('POST', `${branchPath()}/restore`, {
+        body: { source_branch_id: other.id, preserve_under_name: 'before' },
+      });
+      assert.equal(begun.status, 200, begun.body.message);
+      const early = await finalize(copy.id);
+      assert.equal(early.status, 423);
+      assert.ok(early.headers['retry-after']);
+      assert.deepEqual(await endpointsOf(project.branch_id), [project.endpoint_id]);
+      await finishOperations(api, project.id);
+      assert.equal((await finalize(copy.id)).status, 200);
+      assert.deepEqual(await endpointsOf(copy.id), [project.endpoint_id]);
+    });
   });
 
   describe('a schedule', () => {
