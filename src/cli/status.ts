@@ -6,6 +6,8 @@ export interface StatusReport {
   readonly version: string;
   readonly data_directory: string;
   readonly projects: number;
+  /** Those that are in object storage, since nobody uses them. */
+  readonly projects_detached: number;
   readonly branches: number;
   readonly endpoints_active: number;
   readonly endpoints_idle: number;
@@ -54,7 +56,7 @@ function formatStatus(status: StatusReport): string {
   const rows: [string, string][] = [
     ['version', status.version],
     ['data', status.data_directory],
-    ['projects', String(status.projects)],
+    ['projects', `${status.projects}${status.projects_detached > 0 ? `, ${status.projects_detached} detached` : ''}`],
     ['branches', String(status.branches)],
     ['computes', `${status.endpoints_active} active, ${status.endpoints_idle} idle`],
     ['operations', `${status.operations_unfinished} unfinished, ${status.operations_failed} failed in the last day`],

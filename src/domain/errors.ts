@@ -319,7 +319,7 @@ export const ERRORS = {
   history_damaged: {
     status: 500,
     code: '',
-    message: 'the branch is not archived, since its history is damaged: {reason}',
+    message: 'nothing goes to object storage, since the history of a branch is damaged: {reason}',
     retry: 'never',
   },
   branch_unarchiving: {

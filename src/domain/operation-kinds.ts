@@ -79,6 +79,8 @@ export const OPERATION_KINDS = {
     attempts: 6,
     deadline_ms: 3_600_000,
   },
+  tenant_detach: { title: 'Tenant detach', claims: { project: 'exclusive' }, attempts: 5, deadline_ms: 14_400_000 },
+  tenant_reattach: { title: 'Tenant reattach', claims: { project: 'exclusive' }, attempts: 6, deadline_ms: 14_400_000 },
   delete_tenant: { title: 'Delete tenant', claims: { project: 'exclusive' }, attempts: 20, deadline_ms: 600_000 },
 } as const satisfies Record<string, OperationKind>;
 

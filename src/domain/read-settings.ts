@@ -93,8 +93,8 @@ const READERS: Record<SettingType, Reader> = {
     throw new UnreadableValue('is not a Postgres address; give one such as postgres://user@host/database');
   },
   region: readMatching(/^[a-z0-9-]{1,60}$/, 'is not a region; give up to 60 lower-case letters, digits and hyphens'),
-  seconds: (text, { allowed_max = LIMITS.suspend_timeout_seconds_max }) =>
-    readInteger(text, 1, allowed_max, 'a number of seconds'),
+  seconds: (text, { allowed_min = 1, allowed_max = LIMITS.suspend_timeout_seconds_max }) =>
+    readInteger(text, allowed_min, allowed_max, 'a number of seconds'),
   size: readSize,
   web_address: (text) => {
     const url = /^https?:\/\/./.test(text) && URL.canParse(text) ? new URL(text) : undefined;
@@ -138,6 +138,11 @@ function pairProblems(values: Record<string, unknown>): string[] {
   if (values.archive_branches_after_seconds !== undefined && values.objects === undefined) {
     problems.push(
       `${settingFlag('archive_branches_after_seconds')} is given without ${settingFlag('objects')}; say where branches are to be archived`,
+    );
+  }
+  if (Number(values.detach_projects_after_seconds) > 0 && values.objects === undefined) {
+    problems.push(
+      `${settingFlag('detach_projects_after_seconds')} is given without ${settingFlag('objects')}; say where projects are to go`,
     );
   }
   return problems;

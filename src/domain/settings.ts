@@ -46,6 +46,8 @@ export interface Setting {
   readonly allowed?: readonly string[];
   /** Of `seconds`, where more than a week is allowed. */
   readonly allowed_max?: number;
+  /** Of `seconds`, where not one second is the least. */
+  readonly allowed_min?: number;
   /** The value never reaches a log, a message or an error. */
   readonly secret?: true;
 }
@@ -215,6 +217,15 @@ export const SETTINGS = {
     default_text: 'none',
     allowed_max: 315_360_000,
     description: 'Branches that are younger are not archived.',
+  },
+  detach_projects_after_seconds: {
+    type: 'seconds',
+    default: '0',
+    default_text: '0, which is never',
+    allowed_min: 0,
+    allowed_max: 315_360_000,
+    description:
+      'A project that nobody has touched for so long is moved to object storage with all of its branches and snapshots, and brought back when it is needed.',
   },
   keep_computes: {
     type: 'boolean',

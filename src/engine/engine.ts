@@ -6,6 +6,7 @@ import { archiveUnused, removeUnneeded } from './chores/archive-branches.ts';
 import { checkArchives, takeInAll, takeInRunning, tendArchives } from './chores/archives.ts';
 import { availability } from './chores/availability.ts';
 import { serveBackups } from './chores/backups.ts';
+import { detachUnused } from './chores/detach-projects.ts';
 import { removeEphemeralBranches } from './chores/ephemeral.ts';
 import { deleteExpired } from './chores/expiry.ts';
 import { serveExports } from './chores/exports.ts';
@@ -30,6 +31,8 @@ import { deleteTenant } from './operations/delete-tenant.ts';
 import { deleteTimeline } from './operations/delete-timeline.ts';
 import { startCompute } from './operations/start-compute.ts';
 import { suspendCompute } from './operations/suspend-compute.ts';
+import { tenantDetach } from './operations/tenant-detach.ts';
+import { tenantReattach } from './operations/tenant-reattach.ts';
 import { timelineArchive } from './operations/timeline-archive.ts';
 import { timelineUnarchive } from './operations/timeline-unarchive.ts';
 import type { OperationRunners } from './run-call.ts';
@@ -44,6 +47,8 @@ const RUNNERS: OperationRunners = {
   apply_storage_config: applyStorageConfig,
   timeline_archive: timelineArchive,
   timeline_unarchive: timelineUnarchive,
+  tenant_detach: tenantDetach,
+  tenant_reattach: tenantReattach,
   delete_timeline: deleteTimeline,
   delete_tenant: deleteTenant,
 };
@@ -89,8 +94,11 @@ export async function startEngine(
       { name: 'archive_check', interval_ms: 1_000, rest_ms: Math.min(30_000, ctx.archive_check_interval_ms), logger },
       checkArchives(ctx),
     ),
-    startLoop({ name: 'archive_branches', interval_ms: archiveIntervalMs(ctx), logger }, () =>
+    startLoop({ name: 'archive_branches', interval_ms: lookIntervalMs(ctx.archive_branches.after_ms), logger }, () =>
       archiveUnused(ctx, new Date()),
+    ),
+    startLoop({ name: 'detach_projects', interval_ms: lookIntervalMs(ctx.detach_projects_after_ms), logger }, () =>
+      detachUnused(ctx, new Date()),
     ),
     startLoop({ name: 'stored', interval_ms: 15_000, logger }, () => removeUnneeded(ctx)),
     ...shippingLoops(ctx),
@@ -111,9 +119,8 @@ export async function startEngine(
   };
 }
 
-/** A branch is archived at most a quarter of the time too late, or a minute. */
-const archiveIntervalMs = ({ archive_branches: { after_ms = 60_000 } }: EngineContext): number =>
-  Math.min(60_000, Math.max(1_000, after_ms / 4));
+/** A branch is archived, or a project detached, at most a quarter of the time too late, or a minute. */
+const lookIntervalMs = (after_ms = 60_000): number => Math.min(60_000, Math.max(1_000, after_ms / 4));
 
 /** None where there is no object storage. */
 function shippingLoops(ctx: EngineContext): Loop[] {

@@ -112,7 +112,7 @@ async function giveUp(ctx: EngineContext, operation: OperationRow, reason: strin
   await ctx.intent.transaction().execute(async (trx) => {
     if (operation.action === 'create_branch') await abandonRestore(trx, operation);
     // What was to be restored from, or to be a parent, does not come back.
-    if (operation.action === 'timeline_unarchive') {
+    if (operation.action === 'timeline_unarchive' || operation.action === 'tenant_reattach') {
       for (const planned of await findPlannedBranches(trx, operation.call_id)) await abandonRestore(trx, planned);
     }
     await failOperation(trx, operation, reason);

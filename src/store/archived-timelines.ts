@@ -8,8 +8,8 @@ import type { Store, StoreTransaction } from './connection.ts';
 
 const UNFINISHED = sql.join(oneOf(UNFINISHED_STATUSES));
 
-/** Of rows of `timelines`: it is archived, or is about to be. */
-const IS_OR_WILL_BE_ARCHIVED = sql<boolean>`(timelines.archived_at is not null or exists (
+/** Of rows of `timelines`: it is archived by itself, not with its whole project, or is about to be. */
+const IS_OR_WILL_BE_ARCHIVED = sql<boolean>`(timelines.archived_at is not null and timelines.detached_at is null or exists (
   select from operations where operations.project_id = timelines.project_id and operations.timeline_id = timelines.id
     and operations.action = 'timeline_archive' and operations.status in (${UNFINISHED})
 ))`;
@@ -86,11 +86,20 @@ export async function observeTimelineNotStored(store: Store, id: TimelineId): Pr
   await sql`update timelines set stored_at = null where id = ${id} and archived_at is null`.execute(store);
 }
 
-/** Timelines that something may be stored of for nothing: they are here, and are not being archived. */
-export async function findStoredForNothing(store: Store): Promise<TimelineId[]> {
+/**
+ * Timelines that something may be stored of for nothing: they are here, and neither they nor their projects go there or come
+ * from there.
+ */
+export async function findStoredForNothing(store: Store, id?: TimelineId): Promise<TimelineId[]> {
   const { rows } = await sql<{ id: TimelineId }>`
     select id from timelines
-    where stored_at is not null and not ${IS_OR_WILL_BE_ARCHIVED} and purged_at is null and deleted_at is null
+    where stored_at is not null and archived_at is null and not ${IS_OR_WILL_BE_ARCHIVED}
+      and (${id ?? null}::uuid is null or id = ${id ?? null})
+      and not exists (
+        select from operations where operations.project_id = timelines.project_id
+          and operations.action in ('tenant_detach', 'tenant_reattach') and operations.status in (${UNFINISHED})
+      )
+      and purged_at is null and deleted_at is null
     order by stored_at limit 16`.execute(store);
   return rows.map(({ id }) => id);
 }

@@ -11,7 +11,7 @@ export interface BranchView extends BranchRow {
   readonly ready_at: Date | null;
   /** It is being restored, or is to keep what the branch was that is being restored. */
   readonly in_restore: boolean;
-  /** Since when its timeline is in object storage alone. */
+  /** Since when its timeline is in object storage alone; null where its whole project is, which nobody is shown. */
   readonly archived_at: Date | null;
   readonly unarchived_at: Date | null;
   /** What is under way to or from the archive, the last of it. */
@@ -64,7 +64,8 @@ function branchViews(store: Store) {
     .leftJoin('users', 'users.id', 'branches.created_by')
     .selectAll('branches')
     .select(['timelines.logical_size_bytes', 'timelines.distribution_id'])
-    .select(['timelines.archived_at', 'timelines.unarchived_at', ARCHIVE_PENDING.as('archive_pending')])
+    .select(['timelines.unarchived_at', ARCHIVE_PENDING.as('archive_pending')])
+    .select(sql<Date | null>`case when timelines.detached_at is null then timelines.archived_at end`.as('archived_at'))
     .select(sql<Date | null>`case when not ${IS_PRESERVED_SOON} then timelines.ready_at end`.as('ready_at'))
     .select(sql<boolean>`branches.previous_timeline_id is not null or ${IS_PRESERVED_SOON}`.as('in_restore'))
     .select(sql<string | null>`coalesce(nullif(users.name, ''), users.email)`.as('creator'))

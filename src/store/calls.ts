@@ -6,6 +6,7 @@ import { LIMITS } from '../domain/limits.ts';
 import { claimKeys, NEEDS_VOLUME, type OperationAction } from '../domain/operation-kinds.ts';
 import { type ArchivedBranch, findArchivedBranches } from './archived-timelines.ts';
 import type { Store, StoreTransaction } from './connection.ts';
+import { findNeededOfDetached } from './detached-projects.ts';
 import type { OperationRow } from './schema.ts';
 
 /** An operation to come. What it touches decides what it conflicts with (domain/operation-kinds.ts). */
@@ -25,7 +26,7 @@ export const RUN_CALL_TASK = 'run_call';
 interface LockedProject {
   /** Calls that have not ended. */
   readonly unfinished: number;
-  /** Something of it is archived, or is about to be. */
+  /** Something of it is in object storage alone, or is about to be. */
   readonly archives: boolean;
   /** The first free time of creation, as text since a Date would lose the microseconds. */
   readonly start: string;
@@ -41,7 +42,7 @@ async function lockProject(trx: StoreTransaction, projectId: string): Promise<Lo
     select
       (select count(*) from calls where project_id = ${projectId} and finished_at is null) as unfinished,
       exists (select from timelines where project_id = ${projectId} and archived_at is not null) or exists (
-        select from operations where project_id = ${projectId} and action = 'timeline_archive'
+        select from operations where project_id = ${projectId} and action in ('timeline_archive', 'tenant_detach')
           and status in ('scheduling', 'running', 'cancelling')
       ) as archives,
       greatest(
@@ -54,7 +55,8 @@ async function lockProject(trx: StoreTransaction, projectId: string): Promise<Lo
 /**
  * Writes a call with its operations, the first as `running`, and enqueues the job that runs them in order. Belongs in
  * the transaction that writes the intent. Refuses with 423 when too much of the project is unfinished. Whatever needs an
- * archived branch brings it back first, and its ancestors meanwhile; what was to be archived is not.
+ * archived branch brings it back first, and its ancestors meanwhile; whatever needs something of a detached project brings
+ * all of that back first. What was to be archived or detached is not.
  *
  * @param run_at earliest time of the first attempt
  */
@@ -75,16 +77,34 @@ export async function createCall(
  * Brings the branch of a timeline back that is archived or about to be, and its ancestors; no operations where that is not
  * so.
  */
-export async function unarchive(
+export const unarchive = (trx: StoreTransaction, timeline: KnownTimeline): Promise<OperationRow[]> =>
+  callFor(trx, timeline, unarchiveFirst);
+
+/** Brings the volume of a timeline to this machine, wherever it is; no operations where it is here. */
+export const bringVolume = (trx: StoreTransaction, timeline: KnownTimeline): Promise<OperationRow[]> =>
+  callFor(trx, timeline, bringBack);
+
+interface KnownTimeline {
+  readonly timeline_id: TimelineId;
+  readonly project_id: ProjectId;
+}
+
+async function callFor(
   trx: StoreTransaction,
-  { timeline_id, project_id }: { readonly timeline_id: TimelineId; readonly project_id: ProjectId },
+  { timeline_id, project_id }: KnownTimeline,
+  plan: typeof bringBack,
 ): Promise<OperationRow[]> {
   const { archives } = await lockProject(trx, project_id);
-  const first = archives ? await bringBack(trx, project_id, { timeline_ids: [timeline_id], branch_ids: [] }) : [];
+  const first = archives ? await plan(trx, project_id, { timeline_ids: [timeline_id], branch_ids: [] }) : [];
   return first.length > 0 ? insertCall(trx, await lockProject(trx, project_id), project_id, first) : [];
 }
 
-function neededBy(operations: readonly NewOperation[]): { timeline_ids: TimelineId[]; branch_ids: BranchId[] } {
+interface Needed {
+  readonly timeline_ids: TimelineId[];
+  readonly branch_ids: BranchId[];
+}
+
+function neededBy(operations: readonly NewOperation[]): Needed {
   const needy = operations.filter(({ action }) => NEEDS_VOLUME.has(action));
   return {
     timeline_ids: needy.flatMap(({ timeline_id, source_timeline_id }) =>
@@ -95,12 +115,20 @@ function neededBy(operations: readonly NewOperation[]): { timeline_ids: Timeline
   };
 }
 
-/** Returns what must run first. Ancestors come back by calls of their own: nobody need wait for them. */
-async function bringBack(
-  trx: StoreTransaction,
-  projectId: ProjectId,
-  needed: { timeline_ids: TimelineId[]; branch_ids: BranchId[] },
-): Promise<NewOperation[]> {
+/** Returns what must run first. */
+async function bringBack(trx: StoreTransaction, projectId: ProjectId, needed: Needed): Promise<NewOperation[]> {
+  const detached = await findNeededOfDetached(trx, projectId, needed);
+  if (detached.length > 0) await cancelUnfinished(trx, { detached_project_id: projectId });
+  return [
+    ...(detached.length > 0
+      ? [{ action: 'tenant_reattach', arguments: { timeline_ids: detached } } satisfies NewOperation]
+      : []),
+    ...(await unarchiveFirst(trx, projectId, needed)),
+  ];
+}
+
+/** The same of archived branches. Ancestors come back by calls of their own: nobody need wait for them. */
+async function unarchiveFirst(trx: StoreTransaction, projectId: ProjectId, needed: Needed): Promise<NewOperation[]> {
   const branches = await findArchivedBranches(trx, projectId, needed);
   if (branches.length === 0) return [];
   await cancelUnfinished(trx, { archived_timeline_ids: branches.map(({ timeline_id }) => timeline_id) });
@@ -169,6 +197,8 @@ interface CancelScope {
   readonly timeline_id?: string;
   /** Only their archiving. */
   readonly archived_timeline_ids?: readonly string[];
+  /** Only its detachment. */
+  readonly detached_project_id?: string;
 }
 
 /**
@@ -182,6 +212,7 @@ const inScope = (scope: CancelScope) => sql<boolean>`(
       and operations.action <> 'timeline_unarchive'
     or operations.action = 'timeline_archive'
       and operations.timeline_id = any(${scope.archived_timeline_ids ?? []}::uuid[])
+    or operations.action = 'tenant_detach' and operations.project_id = ${scope.detached_project_id ?? null}
     or operations.endpoint_id = ${scope.endpoint_id ?? null}
     or operations.timeline_id = ${scope.timeline_id ?? null}::uuid)
 )`;

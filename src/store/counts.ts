@@ -4,6 +4,8 @@ import type { Store } from './connection.ts';
 /** How much of everything there is, for people. */
 export interface Counts {
   readonly projects: number;
+  /** Those of which something is in object storage alone, since nobody uses them. */
+  readonly projects_detached: number;
   readonly branches: number;
   readonly endpoints_active: number;
   readonly endpoints_idle: number;
@@ -28,6 +30,9 @@ export async function countEverything(store: Store): Promise<Counts> {
     )
     select
       (select count(*) from projects where deleted_at is null) as projects,
+      (
+        select count(distinct project_id) from timelines where detached_at is not null and deleted_at is null
+      ) as projects_detached,
       (select count(*) from branches where deleted_at is null and ephemeral_of is null) as branches,
       (select count(*) from lasting where observed_state in ('running', 'stopping')) as endpoints_active,
       (select count(*) from lasting where observed_state in ('none', 'stopped')) as endpoints_idle,

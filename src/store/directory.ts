@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { BranchId, EndpointId, OperationId } from '../domain/ids.ts';
-import type { OperationStatus } from '../domain/operation-kinds.ts';
+import { type OperationStatus, UNFINISHED_STATUSES } from '../domain/operation-kinds.ts';
 import type { ObservedCompute } from '../domain/states.ts';
 import { oneOf } from './any-of.ts';
 import type { Store } from './connection.ts';
@@ -112,7 +112,7 @@ export async function findStartProgress(store: Store, operationId: OperationId):
         and endpoints.serves_timeline_id = coalesce(operations.timeline_id, branches.timeline_id) as running,
       case when operations.status = 'cancelled' then (
         select coalesce(earlier.error, '') from operations earlier where earlier.call_id = operations.call_id
-          and earlier.action = 'timeline_unarchive' and earlier.status = 'failed' limit 1
+          and earlier.action in ('timeline_unarchive', 'tenant_reattach') and earlier.status = 'failed' limit 1
       ) end as archive_error
     from operations join endpoints on endpoints.id = operations.endpoint_id
     join branches on branches.id = endpoints.branch_id
@@ -120,11 +120,14 @@ export async function findStartProgress(store: Store, operationId: OperationId):
   return rows[0];
 }
 
-/** Whether the branch of an endpoint is in the archive. */
+/** Whether the branch of an endpoint is in object storage, or its project is being brought back from there. */
 export async function isEndpointArchived(store: Store, id: EndpointId): Promise<boolean> {
   const { rows } = await sql`
     select from endpoints join branches on branches.id = endpoints.branch_id
     join timelines on timelines.id = branches.timeline_id
-    where endpoints.id = ${id} and timelines.archived_at is not null`.execute(store);
+    where endpoints.id = ${id} and (timelines.archived_at is not null or exists (
+      select from operations where operations.project_id = endpoints.project_id
+        and operations.action = 'tenant_reattach' and operations.status in (${sql.join(oneOf(UNFINISHED_STATUSES))})
+    ))`.execute(store);
   return rows.length > 0;
 }

@@ -106,6 +106,8 @@ export interface TimelinesTable {
   stored_at: OptionalTime;
   archived_at: OptionalTime;
   unarchived_at: OptionalTime;
+  detached_at: OptionalTime;
+  reattached_at: OptionalTime;
 }
 
 export interface TimelineSnapshotsTable {

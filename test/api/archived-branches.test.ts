@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { createCall } from '../../src/store/calls.ts';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
-import { createReadyBranch, createSleepingProject, finishOperations, type TestProject } from '../support/project.ts';
+import {
+  createReadyBranch,
+  createSleepingProject,
+  finishOperations,
+  observeEndpoint,
+  type TestProject,
+} from '../support/project.ts';
 
 interface Shown {
   readonly action: string;
@@ -124,6 +131,102 @@ describe('archived branches', () => {
     const { status, body } = await api.call('DELETE', `${branches()}/${id}`);
     assert.equal(status, 200);
     assert.deepEqual(actions(body.operations), [['delete_timeline', id]]);
+    await finishOperations(api, project.id);
+  });
+});
+
+describe('a detached project', () => {
+  let api: TestApi;
+  let project: TestProject;
+  before(async () => {
+    api = await startTestApi();
+    project = await createSleepingProject(api);
+  });
+  after(() => api?.close());
+
+  const branches = () => `/projects/${project.id}/branches`;
+  /** As the engine would have it seen. */
+  const detach = async () => {
+    const now = new Date();
+    const { store } = api.context;
+    await store
+      .updateTable('timelines')
+      .set({ archived_at: now, detached_at: now })
+      .where('project_id', '=', project.id)
+      .where('archived_at', 'is', null)
+      .execute();
+  };
+  const first = ({ operations }: { operations: Shown[] }) => operations[0]!.action;
+
+  it('looks as any other', async () => {
+    const old = (await createReadyBranch(api, project, { name: 'old', archived: true })).branch.id;
+    await detach();
+    for (const path of ['', '/branches', '/endpoints', '/operations', '/snapshots', `/branches/${project.branch_id}`]) {
+      assert.equal((await api.call('GET', `/projects/${project.id}${path}`)).status, 200);
+    }
+    const shown = async (id: string) => (await api.call('GET', `${branches()}/${id}`)).body.branch;
+    assert.deepEqual((await shown(project.branch_id)).current_state, 'ready');
+    assert.deepEqual((await shown(old)).current_state, 'archived');
+    const { body } = await api.call('GET', `/projects/${project.id}/operations`);
+    assert.ok(!body.operations.some(({ action }: Shown) => action === 'tenant_reattach'));
+  });
+
+  it('comes back as a whole for whoever needs a volume of it', async () => {
+    const calls: [string, string, unknown][] = [
+      ['POST', branches(), { branch: {} }],
+      ['POST', `/projects/${project.id}/endpoints/${project.endpoint_id}/start`, undefined],
+      ['POST', `/projects/${project.id}/endpoints`, { endpoint: { branch_id: project.branch_id, type: 'read_only' } }],
+      ['POST', `${branches()}/${project.branch_id}/roles`, { role: { name: 'another' } }],
+      ['POST', `${branches()}/${project.branch_id}/snapshot?name=kept`, undefined],
+    ];
+    for (const [method, called, body] of calls) {
+      await observeEndpoint(api, project.endpoint_id, 'stopped');
+      await detach();
+      const answer = await api.call(method, called, { body });
+      assert.ok(answer.status < 300, JSON.stringify(answer.body));
+      const all: Shown[] = (await api.call('GET', `/projects/${project.id}/operations`)).body.operations;
+      const unfinished = all.filter(({ status }) => ['running', 'scheduling'].includes(status));
+      assert.equal(unfinished.at(-1)!.action, 'tenant_reattach', `${method} ${called}`);
+      assert.ok(unfinished.length > 1);
+      await finishOperations(api, project.id);
+    }
+  });
+
+  it('stays so for what needs none', async () => {
+    const kept = await createReadyBranch(api, project, { name: 'kept' });
+    const doomed = await createReadyBranch(api, project, { name: 'doomed' });
+    await detach();
+    const path = `${branches()}/${kept.branch.id}`;
+    const calls: [string, string, unknown][] = [
+      ['PATCH', path, { branch: { protected: true } }],
+      ['POST', `${path}/set_as_default`, undefined],
+      ['PATCH', `/projects/${project.id}`, { project: { name: 'renamed' } }],
+      ['DELETE', `${branches()}/${doomed.branch.id}`, undefined],
+    ];
+    for (const [method, called, body] of calls) {
+      const answer = await api.call(method, called, { body });
+      assert.ok(answer.status < 300, JSON.stringify(answer.body));
+      const operations: Shown[] = answer.body.operations ?? [];
+      assert.ok(!operations.some(({ action }) => action === 'tenant_reattach'), `${method} ${called}`);
+      await finishOperations(api, project.id);
+    }
+  });
+
+  it('is not detached when it is needed before', async () => {
+    const { store } = api.context;
+    await api.call('POST', `/projects/${project.id}/endpoints/${project.endpoint_id}/start`);
+    await finishOperations(api, project.id);
+    await store
+      .updateTable('timelines')
+      .set({ volume: JSON.stringify({ driver: 'copy', id: 'any' }) })
+      .where('project_id', '=', project.id)
+      .where('archived_at', 'is', null)
+      .execute();
+    await store.transaction().execute((trx) => createCall(trx, project.id, [{ action: 'tenant_detach' }]));
+    const { body } = await api.call('POST', branches(), { body: { branch: {} } });
+    assert.equal(first(body), 'tenant_reattach', 'it may be too late');
+    const all: Shown[] = (await api.call('GET', `/projects/${project.id}/operations`)).body.operations;
+    assert.equal(all.find(({ action }) => action === 'tenant_detach')?.status, 'cancelled');
     await finishOperations(api, project.id);
   });
 });

@@ -80,6 +80,15 @@ export async function finishOperations(api: TestApi, project_id: string): Promis
       const archived_at = action === 'timeline_archive' ? now : null;
       await store.updateTable('timelines').set({ archived_at }).where('id', '=', timeline_id).execute();
     }
+    if (action === 'tenant_reattach') {
+      const here = { archived_at: null, detached_at: null };
+      await store
+        .updateTable('timelines')
+        .set(here)
+        .where('project_id', '=', project_id)
+        .where('detached_at', 'is not', null)
+        .execute();
+    }
     if (action === 'start_compute' || action === 'suspend_compute') {
       await observeEndpoint(api, endpoint_id!, action === 'start_compute' ? 'running' : 'stopped');
     }

@@ -1,6 +1,5 @@
 import { findStoredForNothing, findUnusedBranches, observeTimelineNotStored } from '../../store/archived-timelines.ts';
 import { createCall } from '../../store/calls.ts';
-import { findTimeline } from '../../store/observations.ts';
 import { lockLiveProject } from '../../store/projects.ts';
 import type { EngineContext } from '../context.ts';
 import { forEach } from '../each.ts';
@@ -39,7 +38,7 @@ export async function removeUnneeded(ctx: EngineContext): Promise<boolean> {
     ids.map((id) => ({ id })),
     ({ id }) =>
       storingAlone(ctx, id, async () => {
-        if ((await findTimeline(ctx.store, id))?.archived_at) return;
+        if ((await findStoredForNothing(ctx.store, id)).length === 0) return;
         await removeStored(objects, id);
         await observeTimelineNotStored(ctx.intent, id);
       }),

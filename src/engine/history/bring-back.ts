@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { CoppiceError } from '../../domain/errors.ts';
 import type { OperationId } from '../../domain/ids.ts';
-import { unarchive } from '../../store/calls.ts';
+import { bringVolume } from '../../store/calls.ts';
 import { findTimeline } from '../../store/observations.ts';
 import { findOperation } from '../../store/operations.ts';
 import type { TimelineRow } from '../../store/schema.ts';
@@ -12,12 +12,14 @@ const WAIT_MAX_MS = 20_000;
 const LOOK_INTERVAL_MS = 100;
 
 /**
- * The timeline with its volume, which is brought back from the archive. Throws `branch_unarchiving` when that takes longer
+ * The timeline with its volume, which is brought back from object storage. Throws `branch_unarchiving` when that takes longer
  * than a caller waits: it goes on, and the next caller finds it done.
  */
 export async function broughtBack(ctx: EngineContext, timeline: TimelineRow): Promise<TimelineRow> {
   const { id, project_id } = timeline;
-  const [operation] = await ctx.intent.transaction().execute((trx) => unarchive(trx, { timeline_id: id, project_id }));
+  const [operation] = await ctx.intent
+    .transaction()
+    .execute((trx) => bringVolume(trx, { timeline_id: id, project_id }));
   const deadline = Date.now() + WAIT_MAX_MS;
   while (operation && !(await hasEnded(ctx, operation.id))) {
     if (Date.now() > deadline) throw new CoppiceError('branch_unarchiving', { timeline_id: id });

@@ -11,9 +11,9 @@ import { whileHeld } from '../history/snapshot-work.ts';
 import { snapshotOwner, takeSnapshot } from '../history/snapshots.ts';
 import { stopPoint } from '../stop-point.ts';
 import { type Chunks, chunksBelow } from './chunks.ts';
-import { fetchPatched } from './patched-volume.ts';
+import { bytesBeside, type FetchBase, fetchPatched } from './patched-volume.ts';
 import { getSealed, putSealed } from './sealed.ts';
-import { fetchVolume, type ObjectVolume, putVolume } from './volumes.ts';
+import { fetchVolume, type ObjectVolume, putVolume, readStoredVolume } from './volumes.ts';
 
 /**
  * A whole timeline in object storage: its volume, the snapshots that its past is replayed from, and its archived log. The
@@ -96,9 +96,43 @@ export async function putTimeline(
   await putSealed(objects, listKey(id), Buffer.from(JSON.stringify(list)), signal);
 }
 
-/** How much room a stored timeline takes, in logical bytes. Throws an ObjectError when it is not there or is damaged. */
-export const bytesOfStored = async (objects: ObjectStore, id: TimelineId, signal: AbortSignal): Promise<number> =>
-  (await readList(objects, id, signal)).bytes;
+/**
+ * How much room a stored timeline takes here, in bytes: what its volumes have in common counts once where the storage shares
+ * it. Throws an ObjectError when it is not there or is damaged.
+ */
+export async function bytesOfStored(
+  ctx: EngineContext,
+  objects: ObjectStore,
+  { id, base, signal }: Pick<WantedTimeline, 'id' | 'base' | 'signal'>,
+): Promise<number> {
+  const place = placeOf(objects, id, signal);
+  const list = await readList(objects, id, signal);
+  const whole = await readStoredVolume(place.of(list.volume));
+  if (!ctx.storage.capabilities.instant_clone) return list.bytes;
+  let bytes = bytesBeside(whole, base && (await readStoredVolume({ ...place.of(list.volume), key: base.key })));
+  let log_bytes = list.bytes - whole.bytes;
+  for (const { volume } of list.snapshots) {
+    const snapshot = await readStoredVolume(place.of(volume));
+    bytes += bytesBeside(snapshot, whole);
+    log_bytes -= snapshot.bytes;
+  }
+  return bytes + log_bytes;
+}
+
+/** A stored timeline that is to be here again. */
+interface WantedTimeline {
+  readonly id: TimelineId;
+  readonly owner?: VolumeOwner;
+  /** A volume with which its own has much in common, and which is as it was stored. */
+  readonly base?: FetchBase;
+  readonly signal: AbortSignal;
+}
+
+/** The volume of a timeline, of which all is stored still, and to which nothing was written since it came back. */
+export const storedBase = (id: TimelineId, volume: VolumeRef): FetchBase => ({
+  volume,
+  key: `${prefixOf(id)}volumes/${id}`,
+});
 
 /**
  * Everything of a stored timeline is on this machine again, durably, when this returns its volume. Nothing of it may have
@@ -107,12 +141,13 @@ export const bytesOfStored = async (objects: ObjectStore, id: TimelineId, signal
 export async function fetchTimeline(
   ctx: EngineContext,
   objects: ObjectStore,
-  { id, owner, signal }: { readonly id: TimelineId; readonly owner?: VolumeOwner; readonly signal: AbortSignal },
+  { id, owner, base: parent, signal }: WantedTimeline,
 ): Promise<VolumeRef> {
   const place = placeOf(objects, id, signal);
   const list = await readList(objects, id, signal);
   const whole = place.of(list.volume);
-  const volume = await fetchVolume(ctx.storage, { ...whole, id, owner });
+  const wanted = { ...whole, id, owner };
+  const volume = await (parent ? fetchPatched(ctx.storage, parent, wanted) : fetchVolume(ctx.storage, wanted));
   const base = { volume, key: whole.key };
   stopPoint('timeline_unarchive:volume');
   for (const snapshot of list.snapshots) {

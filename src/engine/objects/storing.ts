@@ -19,6 +19,13 @@ export async function storingAlone<T>(ctx: EngineContext, id: TimelineId, work: 
   }
 }
 
+/** The same for several at once. Nobody else waits for one of them while holding another. */
+export const storingAllAlone = <T>(
+  ctx: EngineContext,
+  ids: readonly TimelineId[],
+  work: () => Promise<T>,
+): Promise<T> => ids.reduceRight<() => Promise<T>>((inner, id) => () => storingAlone(ctx, id, inner), work)();
+
 /** The object storage that this Coppice was given. Throws where it was given none. */
 export function requireObjects({ objects }: EngineContext): ObjectStore {
   if (objects) return objects;

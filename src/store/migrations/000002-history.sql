@@ -11,9 +11,13 @@ alter table timelines
   -- observed: since when something of it may be in object storage, since when it is there alone, and when it last came back
   add column stored_at timestamptz,
   add column archived_at timestamptz,
-  add column unarchived_at timestamptz;
+  add column unarchived_at timestamptz,
+  -- observed: since when it is in object storage alone because its whole project is, and when it last came back from there
+  add column detached_at timestamptz,
+  add column reattached_at timestamptz;
 create index timelines_stored_idx on timelines (id) where stored_at is not null;
 create index timelines_archived_idx on timelines (project_id) where archived_at is not null;
+create index timelines_detached_idx on timelines (project_id) where detached_at is not null;
 
 -- Frozen copies of a timeline's volume that the engine makes, to replay from. The row comes first, so that a copy whose
 -- making was interrupted is known and removed.

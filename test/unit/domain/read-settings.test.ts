@@ -40,6 +40,7 @@ describe('settings', () => {
       archive_check_interval_seconds: 86_400,
       s3_region: 'us-east-1',
       archive_ship_seconds: 60,
+      detach_projects_after_seconds: 0,
       keep_computes: false,
       log_level: 'info',
     });
@@ -58,6 +59,15 @@ describe('settings', () => {
     assert.deepEqual(others, []);
     const fortnight = { archiveBranchesAfterSeconds: '86400', archiveBranchesMinAgeSeconds: '1209600' };
     assert.deepEqual(problemsOf({ ...fortnight, objects: '/mnt/objects' }), []);
+  });
+
+  test('projects are detached only where it is said to where, and never after no time', () => {
+    const [problem, ...others] = problemsOf({ detachProjectsAfterSeconds: '86400' });
+    assert.match(problem!, /--detach-projects-after-seconds .*--objects/);
+    assert.deepEqual(others, []);
+    assert.deepEqual(problemsOf({ detachProjectsAfterSeconds: '86400', objects: '/mnt/objects' }), []);
+    assert.deepEqual(problemsOf({ detachProjectsAfterSeconds: '0' }), []);
+    assert.match(problemsOf({ archiveShipSeconds: '0' })[0]!, /--archive-ship-seconds/);
   });
 
   test('an empty variable counts as not set', () => {
