@@ -21,7 +21,6 @@ const ROUNDS = 7;
 const TPS = 1000;
 /** Between two branches of a busy parent, so that the one's echo is not the other's. */
 const CALM_MS = 5000;
-const NO_CHECKPOINT = { COPPICE_BRANCH_WITHOUT_CHECKPOINT: 'true' };
 
 interface Extent {
   readonly size: string;
@@ -47,19 +46,18 @@ const QUICK: Extent = {
 };
 
 /** What history costs and gives, of one large project under a steady load. */
-export async function measure(options: MeasureOptions): Promise<Figure[]> {
+export async function* measure(options: MeasureOptions): AsyncGenerator<Figure> {
   const extent = options.quick ? QUICK : FULL;
   const rounds = roundsOf(options, ROUNDS);
   await using installation = await startInstallation(options, extent);
   options.tell(`filling a parent of ${extent.size}`);
   const parent = await makeBusyParent(installation, extent);
-  const figures = await measureUnderLoad(options, installation, parent, { extent, rounds });
+  yield* measureUnderLoad(options, installation, parent, { extent, rounds });
   await putToSleep(installation, parent.project);
   const seconds = extent.cost_seconds;
-  figures.push(...(await measureCost(options, installation, parent, { rounds, seconds, tps: TPS })));
+  yield* await measureCost(options, installation, parent, { rounds, seconds, tps: TPS });
   const { scale, branches: count } = extent;
-  figures.push(...(await measureUnshared(options, installation, parent, { scale, count })));
-  return figures;
+  yield* await measureUnshared(options, installation, parent, { scale, count });
 }
 
 interface Shape {
@@ -68,13 +66,14 @@ interface Shape {
 }
 
 /** Begins with what needs no past, while the past comes about. */
-async function measureUnderLoad(
+async function* measureUnderLoad(
   options: MeasureOptions,
   installation: Installation,
   parent: BusyParent,
   { extent, rounds }: Shape,
-): Promise<Figure[]> {
+): AsyncGenerator<Figure> {
   const { tell, signal } = options;
+  const what = `a parent of ${extent.size} at ${TPS} tps`;
   const began = Date.now();
   await using load = await startSteadyLoad(parent.socket_directory, TPS);
   await using _beats = await startBeats(parent);
@@ -82,82 +81,56 @@ async function measureUnderLoad(
   await using backup = await takeBaseBackup(installation, parent, { replayed_ms: extent.replayed_seconds * 1000 });
   tell('sampling the lag of a read replica');
   const lag = await sampleReplicaLag(installation, parent, { seconds: extent.lag_seconds, signal });
+  yield absoluteFigure({
+    ...{ what: `a read replica's lag behind ${what}, p99`, unit: 'ms', ours: lag, share: 0.99, at_most: 200 },
+  });
   const heads = await measureHeads(options, installation, parent, rounds);
+  yield absoluteFigure({
+    ...{ what: `branch at the head of ${what}, p50`, unit: 'ms', at_most: 1000 },
+    ...{ ours: heads.map(({ took_ms }) => took_ms) },
+    ...{ peer: [backup.took_ms], peer_is: 'a base backup of it, not even started' },
+  });
   const left_ms = Math.max(0, began + (extent.back_seconds + 5) * 1000 - Date.now());
   tell(`waiting ${(left_ms / 1000).toFixed(0)} s for the past`);
   await delay(left_ms, undefined, { signal });
   load.assertRunning();
-  const points = await measurePoints(options, installation, parent, { extent, rounds, backup });
-  const restores = await measureRestores(options, installation, parent, { extent, rounds });
+  yield* await measurePoints(options, installation, parent, { what, extent, rounds, backup });
+  yield absoluteFigure({
+    ...{ what: 'restore to that point, until the first row, p50', unit: 'ms', at_most: 3000 },
+    ours: await measureRestores(options, installation, parent, { extent, rounds }),
+  });
   const load_ended = Date.now();
   const ends = await load.stop();
-  tell(`${tpsBetween(ends, began, load_ended).toFixed(0)} tps over ${((load_ended - began) / 1000).toFixed(0)} s`);
-  const what = `a parent of ${extent.size} at ${TPS} tps`;
-  return [
-    ...points(what),
-    absoluteFigure({
-      what: `restore to that point, until the first row, p50`,
-      unit: 'ms',
-      ours: restores,
-      at_most: 3000,
-    }),
-    ...headFigures(what, heads, ends),
-    absoluteFigure({
-      ...{ what: `a read replica's lag behind ${what}, p99`, unit: 'ms', ours: lag, share: 0.99, at_most: 200 },
-    }),
-    absoluteFigure({
-      ...{ what: 'steady load meanwhile', unit: 'tps', ours: [tpsBetween(ends, began, load_ended)] },
-    }),
-  ];
+  yield* headFigures(heads, ends);
+  yield absoluteFigure({
+    ...{ what: 'steady load during all of that', unit: 'tps', ours: [tpsBetween(ends, began, load_ended)] },
+  });
 }
 
-interface Heads {
-  readonly usual: BranchTime[];
-  readonly without_checkpoint: BranchTime[];
-}
-
-/** With a checkpoint of the parent, and without; the setting is the installation's, so that they are not turn by turn. */
 async function measureHeads(
   { tell, signal }: MeasureOptions,
   installation: Installation,
   parent: BusyParent,
   rounds: number,
-): Promise<Heads> {
-  const several = async (name: string) => {
-    const times: BranchTime[] = [];
-    for (let round = -1; round < rounds; round += 1) {
-      await delay(CALM_MS, undefined, { signal });
-      const time = await timeBranch(installation, parent);
-      if (round >= 0) times.push(time);
-    }
-    tell(`branch at head, ${name}: ${times.map(({ took_ms }) => took_ms.toFixed(0)).join(' ')} ms`);
-    return times;
-  };
-  const usual = await several('with a checkpoint');
-  await installation.restart(NO_CHECKPOINT);
-  const without_checkpoint = await several('without a checkpoint');
-  await installation.restart({});
-  return { usual, without_checkpoint };
+): Promise<BranchTime[]> {
+  const times: BranchTime[] = [];
+  for (let round = -1; round < rounds; round += 1) {
+    await delay(CALM_MS, undefined, { signal });
+    const time = await timeBranch(installation, parent);
+    if (round >= 0) times.push(time);
+  }
+  tell(`branch at head: ${times.map(({ took_ms }) => took_ms.toFixed(0)).join(' ')} ms`);
+  return times;
 }
 
-function headFigures(what: string, { usual, without_checkpoint }: Heads, ends: Float64Array): Figure[] {
-  const took = (times: BranchTime[]) => times.map(({ took_ms }) => took_ms);
-  const tps = (times: BranchTime[], from_ms: number, to_ms: number) =>
+function headFigures(times: BranchTime[], ends: Float64Array): Figure[] {
+  const tps = (from_ms: number, to_ms: number) =>
     times.map(({ asked_at }) => tpsBetween(ends, asked_at + from_ms, asked_at + to_ms));
-  const after = "of that branch: its parent's throughput";
+  const after = "of a branch at head: its parent's throughput";
+  const sides = { unit: 'tps', peer: tps(-3000, 0), peer_is: 'the three seconds before' };
   return [
-    absoluteFigure({
-      ...{ what: `branch at the head of ${what}, without a checkpoint, p50`, unit: 'ms', at_most: 1000 },
-      ...{ ours: took(without_checkpoint), peer: took(usual), peer_is: 'with a checkpoint, the default' },
-    }),
-    ratioFigure({
-      ...{ what: `second second ${after}`, unit: 'tps', at_least: 0.95, ours: tps(without_checkpoint, 1000, 2000) },
-      ...{ peer: tps(without_checkpoint, -3000, 0), peer_is: 'the three seconds before' },
-    }),
-    ratioFigure({
-      ...{ what: `first second ${after}`, unit: 'tps', ours: tps(without_checkpoint, 0, 1000) },
-      ...{ peer: tps(usual, 0, 1000), peer_is: 'the same with a checkpoint' },
-    }),
+    ratioFigure({ what: `second second ${after}`, at_least: 0.95, ours: tps(1000, 2000), ...sides }),
+    ratioFigure({ what: `first second ${after}`, ours: tps(0, 1000), ...sides }),
   ];
 }
 
@@ -165,8 +138,8 @@ async function measurePoints(
   options: MeasureOptions,
   installation: Installation,
   parent: BusyParent,
-  { extent, rounds, backup }: Shape & { backup: BaseBackup },
-): Promise<(what: string) => Figure[]> {
+  { what, extent, rounds, backup }: Shape & { what: string; backup: BaseBackup },
+): Promise<Figure[]> {
   const { back_seconds, replayed_seconds } = extent;
   const { ours, peer } = await alternate(
     options,
@@ -179,7 +152,7 @@ async function measurePoints(
   const minutes = back_seconds / 60;
   const peer_is = `plain copy of a base backup (which took ${(backup.took_ms / 1000).toFixed(1)} s) and Postgres's own replay of ${replayed_seconds} s of log`;
   options.tell(`points: ${ours.map((ms) => ms.toFixed(0)).join(' ')} ms`);
-  return (what) => [
+  return [
     absoluteFigure({
       ...{ what: `branch at a point ${minutes} min back on ${what}, p50`, unit: 'ms', ours, at_most: 3000 },
     }),

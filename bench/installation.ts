@@ -21,13 +21,10 @@ const QUIET_MS = 100;
 
 /** A whole Coppice with a pool of its own, which goes with it. */
 export interface Installation extends AsyncDisposable {
-  /** After a restart another one, on other ports. */
   readonly coppice: TestCoppice;
   readonly data_directory: string;
   /** Where the pool is mounted. */
   readonly pool: string;
-  /** Starts Coppice anew with these settings beside those that people get; its computes go on meanwhile. */
-  restart(env: Readonly<Record<string, string>>): Promise<void>;
 }
 
 /** A project as its clients know it. */
@@ -54,20 +51,13 @@ export async function startInstallation(
   const pool_options = ['--size', `${pool_gib}G`, '--filesystem', filesystem];
   await run(process.execPath, [PROGRAM, 'pool', 'create', ...pool_options], { env });
   const pool = join(data_directory, 'pool/mount');
-  let coppice = await startCoppice({ data_directory, env: settings });
+  const coppice = await startCoppice({ data_directory, env: settings });
   undo.defer(() => coppice.stop());
   const stopping = undo.move();
   return {
-    get coppice() {
-      return coppice;
-    },
+    coppice,
     data_directory,
     pool,
-    restart: async (env) => {
-      // An orderly stop would stop the computes, too.
-      await coppice.kill();
-      coppice = await startCoppice({ data_directory, env: { ...settings, ...env } });
-    },
     [Symbol.asyncDispose]: () => stopping.disposeAsync(),
   };
 }

@@ -111,9 +111,10 @@ async function measureAll({ names, ...wanted }: Wanted): Promise<Measured> {
     const options: MeasureOptions = { ...wanted, signal, tell };
     try {
       const section = await SECTIONS[name]!();
-      const measured = await section.measure(options);
-      figures.push(...measured);
-      if (names.length > 1) process.stderr.write(`${formatFigures(measured)}\n`);
+      for await (const figure of await section.measure(options)) {
+        figures.push(figure);
+        process.stderr.write(`${formatFigures([figure])}\n`);
+      }
     } catch (error) {
       tell(inspect(error).slice(0, FAILURE_CHARACTERS));
       const first = firstCause(error);

@@ -18,9 +18,12 @@ export interface MeasureOptions {
   readonly tell: (text: string) => void;
 }
 
-/** A part of the benchmark: prepares, measures, cleans up, and returns its lines of the table. */
+/**
+ * A part of the benchmark: prepares, measures, cleans up, and returns its lines of the table; or, where it takes long, one
+ * by one, so that a failure later on does not lose them.
+ */
 export interface Section {
-  readonly measure: (options: MeasureOptions) => Promise<Figure[]>;
+  readonly measure: (options: MeasureOptions) => Promise<Figure[]> | AsyncIterable<Figure>;
 }
 
 const QUICK_ROUNDS = 3;
