@@ -136,6 +136,29 @@ describe('a snapshot of the API', { timeout: 600_000 }, () => {
     assert.equal((await api.branch('main (old 2)')).id, branch.id);
   });
 
+  it('takes its place in one step though that is being restored to something else', async () => {
+    await fresh();
+    const snapshot = await api.take(project.branch_id);
+    await write('second');
+    const [{ lsn: source_lsn }] = await query(project.uri, 'select pg_current_wal_insert_lsn() as lsn');
+    await write('third');
+    await coppice.must('POST', `${project.branch_path}/restore`, {
+      ...{ source_branch_id: project.branch_id, source_lsn, preserve_under_name: 'before' },
+    });
+    await api.restore(snapshot.id, { finalize_restore: true });
+    assert.deepEqual(await values(project.uri), ['first']);
+    const old = await api.branch('main (old)');
+    assert.equal(old.id, project.branch_id);
+    for (const [{ id }, held] of [
+      [old, ['first', 'second']],
+      [await api.branch('before'), ['first', 'second', 'third']],
+    ] as const) {
+      await coppice.must('POST', `${project.path}/endpoints`, { endpoint: { branch_id: id, type: 'read_write' } });
+      await coppice.settled(project.id);
+      assert.deepEqual(await values(await api.uriOf(id, project)), held);
+    }
+  });
+
   it('of a sleeping branch leaves it asleep, and so does a restore of it', async () => {
     await fresh();
     await project.suspend();
