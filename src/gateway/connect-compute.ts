@@ -63,7 +63,8 @@ export async function travel(
   waker: Waker,
   signal: AbortSignal,
 ): Promise<EndpointEntry> {
-  const endpoint_id = await timed(times, 'wake_ms', () => untilAborted(waker.travel(branch_id, point, user), signal));
+  const go = () => untilAborted(waker.travel(branch_id, point, user, signal), signal);
+  const endpoint_id = await timed(times, 'wake_ms', go);
   return { endpoint_id, disabled: false, state: 'running' };
 }
 

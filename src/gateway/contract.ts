@@ -56,13 +56,14 @@ export interface Waker {
   dial(id: EndpointId): Promise<Duplex | undefined>;
   /** Resolves once the endpoint's compute accepts connections. Wakes of one endpoint are one start. Throws WakeError. */
   wake(id: EndpointId, signal: AbortSignal): Promise<void>;
-  /** Whether the branch of an endpoint is being brought back from the archive, which may take long. */
-  comesFromArchive(id: EndpointId): Promise<boolean>;
+  /** Whether a branch, or that of an endpoint, is being brought back from the archive, which may take long. */
+  comesFromArchive(id: EndpointId | BranchId): Promise<boolean>;
   /**
    * The endpoint of a read-only copy of a branch as it was at a point. It is made now, or shared with others who are
-   * there; its compute may still have to be woken. Throws WakeError, with the bounds of the history for a point outside.
+   * there; its compute may still have to be woken. A branch in the archive is brought back first, until `signal` aborts.
+   * Throws WakeError, with the bounds of the history for a point outside.
    *
    * @param role who wants to go, and has proved to be that role
    */
-  travel(id: BranchId, point: PointText, role: string): Promise<EndpointId>;
+  travel(id: BranchId, point: PointText, role: string, signal: AbortSignal): Promise<EndpointId>;
 }

@@ -179,8 +179,12 @@ async function reachCompute(
   const signal = AbortSignal.any([context.stopping, channel.gone, late.signal]);
   try {
     const times = record;
-    const entry =
-      'point' in destination ? await travel({ ...destination, user, times }, context.waker, signal) : destination;
+    const find = async () => {
+      if (!('point' in destination)) return destination;
+      using _told = tellOfArchive(channel, destination.branch_id, patience, context);
+      return await travel({ ...destination, user, times }, context.waker, signal);
+    };
+    const entry = await find();
     using _told = tellOfArchive(channel, entry.endpoint_id, patience, context);
     const compute = await connectCompute({ entry, parameters, keys, times }, context.waker, signal);
     return { compute, endpoint_id: entry.endpoint_id };
@@ -216,7 +220,7 @@ function wakePatience(late: AbortController, timeout_ms: number): Patience {
 /** A client whose branch comes back from the archive hears why it waits, unless that is done soon; and waits longer. */
 function tellOfArchive(
   channel: ByteChannel,
-  id: EndpointId,
+  id: EndpointId | BranchId,
   patience: Patience,
   { waker, timeouts }: ConnectionContext,
 ): Disposable {

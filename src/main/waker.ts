@@ -5,6 +5,7 @@ import { CoppiceError, type ErrorName } from '../domain/errors.ts';
 import type { EndpointId, OperationId } from '../domain/ids.ts';
 import type { ComputeDriver } from '../drivers/compute/contract.ts';
 import { WakeError, type Waker } from '../gateway/contract.ts';
+import { findBranch } from '../store/branches.ts';
 import type { Change } from '../store/changes.ts';
 import { findStartProgress, isEndpointArchived, type StartProgress } from '../store/directory.ts';
 import type { CachedDirectory } from './directory.ts';
@@ -84,12 +85,20 @@ export function createWaker(
         await untilAborted(next, signal);
       }
     },
-    comesFromArchive: (id) => isEndpointArchived(ctx.store, id),
-    travel: (branch_id, { kind, text }, role) =>
-      travelToPoint(ctx, branch_id, { [kind]: text }, role).catch((error) => {
-        if (!(error instanceof CoppiceError)) throw error;
-        throw new WakeError(JOURNEY_SQLSTATES[error.kind] ?? CANNOT_CONNECT_NOW, error.message);
-      }),
+    comesFromArchive: async (id) =>
+      (await isEndpointArchived(ctx.store, id)) || Boolean((await findBranch(ctx.store, id))?.archived_at),
+    travel: async (branch_id, { kind, text }, role, signal) => {
+      for (;;) {
+        try {
+          return await travelToPoint(ctx, branch_id, { [kind]: text }, role);
+        } catch (error) {
+          if (!(error instanceof CoppiceError)) throw error;
+          // It has waited for that, and goes on: the client knows why, and decides for how long.
+          if (error.kind === 'branch_unarchiving' && !signal.aborted) continue;
+          throw new WakeError(JOURNEY_SQLSTATES[error.kind] ?? CANNOT_CONNECT_NOW, error.message);
+        }
+      }
+    },
     hear: ({ id }) => news.hear(id),
   };
 }

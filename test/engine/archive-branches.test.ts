@@ -143,6 +143,17 @@ describe('an archived branch', { timeout: 600_000 }, () => {
     assert.equal((await coppice.call('GET', replica_path)).status, 404);
   });
 
+  it('comes back for who looks into its past', async () => {
+    const { branch } = await coppice.must('POST', `${parent.path}/branches`, { branch: { archived: true } });
+    const branch_path = `${parent.path}/branches/${branch.id}`;
+    await settle();
+    assert.equal((await coppice.must('GET', branch_path)).branch.current_state, 'archived');
+    const uri = new URL(parent.uri);
+    uri.searchParams.set('options', `endpoint=${branch.id} neon_timestamp:${new Date().toISOString()}`);
+    assert.deepEqual(await names(uri.href), ['parent']);
+    assert.equal((await coppice.must('GET', branch_path)).branch.current_state, 'ready');
+  });
+
   it('goes from object storage when it is deleted', async () => {
     const { branch } = await coppice.must('POST', `${parent.path}/branches`, { branch: { archived: true } });
     const made = { ...parent, branch_id: branch.id, branch_path: `${parent.path}/branches/${branch.id}` };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
+import { BRANCH, ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
 import { until } from '../support/until.ts';
 
 const NOTICE = /the branch is being brought back from the archive/;
@@ -37,6 +37,23 @@ describe('a client whose branch is in the archive', () => {
     const patience = AbortSignal.timeout(1_600);
     await until(() => patience.aborted, { what: 'the time to pass that others wait' });
     await arrive();
+    await connected;
+    assert.equal((await client.query('select 1 as one')).rows[0].one, 1);
+    await client.end();
+  });
+
+  it('is told so when it looks into the past, too', async () => {
+    const brought = Promise.withResolvers<void>();
+    gated.waker.onTravel = () => brought.promise;
+    gated.waker.onWake = () => gated.postmaster.start();
+    const client = gated.client({ options: `endpoint=${BRANCH} neon_lsn:0/1A2B3C8` });
+    const noticed = once(client, 'notice');
+    const connected = client.connect();
+    const [notice] = await noticed;
+    assert.match(notice.message, NOTICE);
+    const patience = AbortSignal.timeout(1_600);
+    await until(() => patience.aborted, { what: 'the time to pass that others wait' });
+    brought.resolve();
     await connected;
     assert.equal((await client.query('select 1 as one')).rows[0].one, 1);
     await client.end();
