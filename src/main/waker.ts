@@ -2,9 +2,9 @@ import type { ActionContext } from '../actions/context.ts';
 import { travelToPoint } from '../actions/travel-to-point.ts';
 import { wakeEndpoint } from '../actions/wake-endpoint.ts';
 import { CoppiceError, type ErrorName } from '../domain/errors.ts';
-import type { EndpointId, OperationId } from '../domain/ids.ts';
+import type { BranchId, EndpointId, OperationId } from '../domain/ids.ts';
 import type { ComputeDriver } from '../drivers/compute/contract.ts';
-import { WakeError, type Waker } from '../gateway/contract.ts';
+import { type PointText, WakeError, type Waker } from '../gateway/contract.ts';
 import { findBranch } from '../store/branches.ts';
 import type { Change } from '../store/changes.ts';
 import { findStartProgress, isEndpointArchived, type StartProgress } from '../store/directory.ts';
@@ -87,18 +87,7 @@ export function createWaker(
     },
     comesFromArchive: async (id) =>
       (await isEndpointArchived(ctx.store, id)) || Boolean((await findBranch(ctx.store, id))?.archived_at),
-    travel: async (branch_id, { kind, text }, role, signal) => {
-      for (;;) {
-        try {
-          return await travelToPoint(ctx, branch_id, { [kind]: text }, role);
-        } catch (error) {
-          if (!(error instanceof CoppiceError)) throw error;
-          // It has waited for that, and goes on: the client knows why, and decides for how long.
-          if (error.kind === 'branch_unarchiving' && !signal.aborted) continue;
-          throw new WakeError(JOURNEY_SQLSTATES[error.kind] ?? CANNOT_CONNECT_NOW, error.message);
-        }
-      }
-    },
+    travel: (...journey) => travel(ctx, ...journey),
     hear: ({ id }) => news.hear(id),
   };
 }
@@ -120,6 +109,26 @@ async function requestStart(ctx: ActionContext, id: EndpointId): Promise<Operati
   } catch (error) {
     if (error instanceof CoppiceError) throw new WakeError(CANNOT_CONNECT_NOW, error.message);
     throw error;
+  }
+}
+
+/** Throws WakeError. */
+async function travel(
+  ctx: ActionContext,
+  branch_id: BranchId,
+  { kind, text }: PointText,
+  role: string,
+  signal: AbortSignal,
+): Promise<EndpointId> {
+  for (;;) {
+    try {
+      return await travelToPoint(ctx, branch_id, { [kind]: text }, role);
+    } catch (error) {
+      if (!(error instanceof CoppiceError)) throw error;
+      // It has waited for that, and goes on: the client knows why, and decides for how long.
+      if (error.kind === 'branch_unarchiving' && !signal.aborted) continue;
+      throw new WakeError(JOURNEY_SQLSTATES[error.kind] ?? CANNOT_CONNECT_NOW, error.message);
+    }
   }
 }
 
