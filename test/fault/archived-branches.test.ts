@@ -10,7 +10,7 @@ import { until } from '../support/until.ts';
 
 /** Where the process is killed: while a branch goes to the archive, and while it comes back. */
 const GOING = ['volume', 'stored', 'archived', 'discarded'].map((place) => `timeline_archive:${place}`);
-const COMING = ['volume', 'snapshots', 'log', 'here'].map((place) => `timeline_unarchive:${place}`);
+const COMING = ['volume', 'snapshots', 'log'].map((place) => `timeline_unarchive:${place}`);
 
 /** A machine that tests something else, too, is slow. */
 const timeout_ms = 120_000;
@@ -121,7 +121,7 @@ describe('the archive of branches', { timeout: 1_800_000 }, () => {
     }
   });
 
-  it('says what is damaged, and has it again when that is mended', async () => {
+  it('says what is damaged, and has it again when that is mended, even if Coppice is killed at its end', async () => {
     const volumes_before = await volumes();
     const coppice = await killed.running();
     await createArchived(coppice);
@@ -143,10 +143,13 @@ describe('the archive of branches', { timeout: 1_800_000 }, () => {
     await refusesRestore(coppice);
     await writeFile(`${list}.whole`, bytes);
     await rename(`${list}.whole`, list);
-    assert.deepEqual(await rowsOf(coppice), ['kept']);
-    const { rows: left } = await coppice.ownDatabase('select from coppice.history_damages where resolved_at is null');
+    await killed.killAt('timeline_unarchive:here', rowsOf);
+    const next = await killed.running();
+    await until(async () => (await findOld(next)).current_state === 'ready', { what: 'the branch to be back' });
+    assert.deepEqual(await rowsOf(next), ['kept']);
+    const { rows: left } = await next.ownDatabase('select from coppice.history_damages where resolved_at is null');
     assert.equal(left.length, 0);
-    await coppice.must('DELETE', `${base.path}/branches/${(await findOld(coppice)).id}`);
+    await next.must('DELETE', `${base.path}/branches/${(await findOld(next)).id}`);
     await until(async () => (await volumes()) === volumes_before, { what: 'its volumes to be gone', timeout_ms });
   });
 });

@@ -34,13 +34,14 @@ export async function bringHere(
     noted(ctx, id, async () => {
       const volume = await fetch(ctx, wanted);
       signal.throwIfAborted();
+      // All of it was read. Nobody comes here again once that is said.
+      for (const damage of await findDamages(ctx.store, id)) {
+        if (damage.kind === 'damaged_object') await resolveDamage(ctx.store, damage.id);
+      }
       await observe(volume);
     }),
   );
   stopPoint('timeline_unarchive:here');
-  for (const damage of await findDamages(ctx.store, id)) {
-    if (damage.kind === 'damaged_object') await resolveDamage(ctx.store, damage.id);
-  }
   const retention_seconds = project.applied_history_retention_seconds ?? project.history_retention_seconds;
   await thinTimeline(ctx, { id, retention_seconds });
 }
