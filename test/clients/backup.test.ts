@@ -12,6 +12,10 @@ import { until } from '../support/until.ts';
 
 const sentBytes = (out: string): number => Number(/([\d.]+) MiB were sent/.exec(out)![1]) * 1024 ** 2;
 
+/** How many projects are in object storage alone. */
+const detached = async ({ data_directory }: TestCoppice): Promise<number> =>
+  JSON.parse(await mustRun(data_directory, ['status', '--json'])).projects_detached;
+
 /** Commits rows one after the other until it is stopped; knows which were acknowledged. */
 async function startWriter(uri: string) {
   const client = await connect(uri);
@@ -59,7 +63,7 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     place = `${places}/backups`;
     env = { ...server?.env, COPPICE_OBJECTS: `${places}/own` };
     restored_env = { ...env, COPPICE_OBJECTS: `${places}/restored` };
-    origin = await startCoppice({ env });
+    origin = await startCoppice({ env: { ...env, COPPICE_DETACH_PROJECTS_AFTER_SECONDS: '2' } });
     directories.push(origin.data_directory);
     busy = await createLiveProject(origin);
     asleep = await createLiveProject(origin);
@@ -87,6 +91,11 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     archived_path = `${asleep.path}/branches/${old.branch.id}`;
     await origin.settled(asleep.id);
     assert.equal((await origin.must('GET', archived_path)).branch.current_state, 'archived');
+    await until(async () => (await detached(origin)) === 1, {
+      what: 'the other project to be detached',
+      timeout_ms: 120_000,
+    });
+    await origin.settled(asleep.id);
     key = (await mustRun(origin.data_directory, ['keys', 'create', '--name', 'of before'])).trim();
   });
   after(async () => {
@@ -110,6 +119,7 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     first_sent_bytes = sentBytes(out);
     assert.equal(await asleep.state(), 'idle', 'nobody was woken for it');
     assert.equal((await origin.must('GET', archived_path)).branch.current_state, 'archived', 'nor brought back');
+    assert.equal(await detached(origin), 1);
   });
 
   it('costs the second time what has changed', async () => {
@@ -137,7 +147,9 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     const [{ rows, last }] = await query(busy.uri, 'select count(*)::int as rows, max(id) as last from load');
     assert.equal(rows, last, 'none is missing in between');
     assert.ok(rows >= committed_before, `${rows} of ${committed_before}`);
+    assert.equal(await detached(restored), 1);
     assert.deepEqual(await query(asleep.uri, 'select answer from quiet'), [{ answer: 42 }]);
+    assert.equal(await detached(restored), 0);
     assert.deepEqual(await query(dev_uri, 'select text from notes where id > 1000 order by id'), [
       { text: 'of dev' },
       { text: 'later' },
