@@ -1,24 +1,31 @@
 import assert from 'node:assert/strict';
-import { readdir } from 'node:fs/promises';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { measureTree } from '../../src/drivers/storage/measure-tree.ts';
+import { makeStartedDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { query } from '../support/customer.ts';
+import { cannotMount, mountFilesystem, type TestFilesystem } from '../support/filesystem.ts';
 import { createLiveProject, type LiveProject, liveProject } from '../support/live-project.ts';
 import { until } from '../support/until.ts';
 
 const names = async (uri: string) => (await query(uri, 'select name from held order by name')).map(({ name }) => name);
 
+const MEBIBYTE = 1024 ** 2;
 /** A machine that tests something else, too, is slow. */
 const timeout_ms = 120_000;
 
 describe('a project that nobody has touched for long', { timeout: 900_000 }, () => {
+  let filesystem: TestFilesystem | undefined;
   let coppice: TestCoppice;
   let objects: string;
 
   before(async () => {
-    const data_directory = await makeDataDirectory();
-    objects = join(data_directory, '..', 'objects');
+    // One that shares blocks, where that can be had.
+    filesystem = cannotMount ? undefined : await mountFilesystem('xfs', 3 * 1024 * MEBIBYTE);
+    const data_directory = filesystem ? join(filesystem.path, 'd') : await makeStartedDirectory();
+    objects = await mkdtemp(join(tmpdir(), 'objects-'));
     coppice = await startCoppice({
       data_directory,
       env: { COPPICE_OBJECTS: objects, COPPICE_DETACH_PROJECTS_AFTER_SECONDS: '2' },
@@ -26,11 +33,13 @@ describe('a project that nobody has touched for long', { timeout: 900_000 }, () 
   });
   after(async () => {
     await coppice?.stop();
-    if (coppice) await removeDataDirectory(coppice.data_directory);
+    if (filesystem) await filesystem.remove();
+    else if (coppice) await removeDataDirectory(coppice.data_directory);
+    await rm(objects, { recursive: true, force: true });
   });
 
-  const createHeld = async (): Promise<LiveProject> => {
-    const project = await createLiveProject(coppice);
+  const createHeld = async (wanted: object = {}): Promise<LiveProject> => {
+    const project = await createLiveProject(coppice, wanted);
     await query(project.uri, "create table held as select 'parent' as name");
     return project;
   };
@@ -145,6 +154,33 @@ describe('a project that nobody has touched for long', { timeout: 900_000 }, () 
     await coppice.settled(project.id);
     assert.ok(!(await actions(project)).includes('tenant_reattach'));
     assert.deepEqual(await names(project.uri), ['parent']);
+  });
+
+  it('shares among its branches again what they have in common', { skip: cannotMount }, async () => {
+    // Without snapshots of their own, which would share it with them.
+    const project = await createHeld({ history_retention_seconds: 0 });
+    await query(
+      project.uri,
+      'create table large as select i, repeat(md5(i::text), 30) from generate_series(1, 80000) i',
+    );
+    // Else whoever reads it first would write on every page.
+    await query(project.uri, 'vacuum large');
+    await project.suspend();
+    const child = await createChild(project);
+    await query(child.uri, "insert into held values ('child')");
+    await child.suspend();
+    await untilDetached(project);
+    assert.deepEqual(await names(child.uri), ['child', 'parent']);
+    assert.deepEqual(await query(child.uri, 'select count(*)::int, max(i) from large'), [
+      { count: 80_000, max: 80_000 },
+    ]);
+    const { rows } = await coppice.ownDatabase(
+      `select timeline_id::text as id from coppice.branches where id = '${child.branch_id}'`,
+    );
+    const path = join(coppice.data_directory, 'storage/volumes', rows[0].id);
+    const { logical_bytes, unshared_bytes } = measureTree({ path, extents: true }, () => undefined);
+    assert.ok(logical_bytes > 80 * MEBIBYTE, `${logical_bytes}`);
+    assert.ok(unshared_bytes! < 48 * MEBIBYTE, `${unshared_bytes} of ${logical_bytes}`);
   });
 
   it('goes from object storage when it is deleted', async () => {

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { chmod, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { makeStartedDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { query } from '../support/customer.ts';
 import { createLiveProject, type LiveProject, liveProject } from '../support/live-project.ts';
 import { until } from '../support/until.ts';
@@ -30,7 +30,7 @@ describe('a project that is detached', { timeout: 1_800_000 }, () => {
   const DETACHING = { COPPICE_DETACH_PROJECTS_AFTER_SECONDS: '1' };
 
   before(async () => {
-    data_directory = await makeDataDirectory();
+    data_directory = await makeStartedDirectory();
     objects = join(data_directory, '..', 'objects');
     const coppice = await start();
     base = await createLiveProject(coppice);
