@@ -2,8 +2,8 @@ import type { Store } from './connection.ts';
 
 /** Statements of one kind that are under way at once; while they are, the next ones gather keys. */
 const STATEMENTS_MAX = 2;
-/** While we read the answer to one statement, the server works on the next. */
-const KEYS_PER_STATEMENT_MAX = 16;
+/** While we read the answer to one statement, the server works on the next; with more keys each costs less to send and parse. */
+const KEYS_PER_STATEMENT_MAX = 25;
 
 /** Finds many at once; keys without a row are absent from the map. */
 export type LoadMany<K, V> = (store: Store, keys: K[]) => Promise<Map<K, V>>;
