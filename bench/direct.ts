@@ -42,9 +42,16 @@ const ROWS: readonly { readonly sslmode: SslMode; readonly mode: QueryMode; read
   { sslmode: 'require', mode: 'prepared' },
 ];
 
+interface Contestant {
+  readonly between: Between;
+  readonly measured: Throughput[];
+}
+
 /**
  * Throughput of a direct connection through the gateway beside PgBouncer in session mode: the same pgbench, over TCP,
- * in front of the same compute's Unix socket.
+ * in front of the same compute's Unix socket. PgBouncer keeps the server's processes of the round before, which are
+ * warm, where each direct connection has a new one; so a second PgBouncer begins with new ones, too, and the ratio to
+ * that is what standing between costs.
  */
 export async function measure(options: MeasureOptions): Promise<Figure[]> {
   const rounds = roundsOf(options, ROUNDS, 2);
@@ -62,7 +69,9 @@ export async function measure(options: MeasureOptions): Promise<Figure[]> {
   };
   const { layout, record } = inspectCompute(installation, project.endpoint_id);
   const { socket_directory } = layout;
-  await using bouncer = await startPgBouncer({ ...login, socket_directory, owner: record.owner });
+  const target = { ...login, socket_directory, owner: record.owner };
+  await using bouncer = await startPgBouncer(target);
+  await using renewing = await startPgBouncer({ ...target, new_connections: true });
   const { coppice } = installation;
   const gateway: Between = {
     ...{ pid: coppice.process.pid!, port: coppice.pg_port },
@@ -73,41 +82,53 @@ export async function measure(options: MeasureOptions): Promise<Figure[]> {
   const figures: Figure[] = [];
   for (const row of ROWS) {
     const arguments_ = ['-n', '-S', '-c', String(CLIENTS), '-j', '1', '-M', row.mode, '-T', String(seconds)];
-    const ours: Throughput[] = [];
-    const peer: Throughput[] = [];
+    const ours: Contestant = { between: gateway, measured: [] };
+    const peer: Contestant = { between: bouncer, measured: [] };
+    const renewed: Contestant = { between: renewing, measured: [] };
+    const contestants = [ours, peer, renewed];
     for (let round = -1; round < rounds; round += 1) {
-      const order = [
-        { between: gateway, into: ours },
-        { between: bouncer, into: peer },
-      ];
-      for (const { between, into } of round % 2 === 0 ? order : order.reverse()) {
+      // Each comes first in its turn.
+      const first = (round + contestants.length) % contestants.length;
+      for (const { between, measured } of [...contestants.slice(first), ...contestants.slice(0, first)]) {
         options.signal.throwIfAborted();
         const throughput = await measureOnce(between, login, row.sslmode, arguments_);
-        if (round >= 0) into.push(throughput);
+        if (round >= 0) measured.push(throughput);
       }
     }
-    figures.push(...figuresOf(row, { ours, peer, version: bouncer.version }));
+    const measured = { ours: ours.measured, peer: peer.measured, renewed: renewed.measured };
+    figures.push(...figuresOf(row, { ...measured, version: bouncer.version }));
     options.tell(`${row.sslmode} ${row.mode} done`);
   }
   return figures;
 }
 
+interface Measured {
+  readonly ours: Throughput[];
+  readonly peer: Throughput[];
+  /** Of the peer with new connections. */
+  readonly renewed: Throughput[];
+  readonly version: string;
+}
+
 function figuresOf(
   { sslmode, mode, at_least }: (typeof ROWS)[number],
-  { ours, peer, version }: { ours: Throughput[]; peer: Throughput[]; version: string },
+  { ours, peer, renewed, version }: Measured,
 ): Figure[] {
   const what = `pgbench -S -c ${CLIENTS} -M ${mode}, ${sslmode === 'require' ? 'TLS' : 'plain text'}`;
   const peer_is = `${version}, session mode`;
-  const sides = (field: keyof Throughput) => ({
+  const beside = (other: Throughput[], field: keyof Throughput) => ({
     ours: ours.map((round) => round[field]),
-    peer: peer.map((round) => round[field]),
-    peer_is,
+    peer: other.map((round) => round[field]),
   });
   return [
-    ratioFigure({ what, unit: 'tps', ...sides('tps'), at_least }),
+    ratioFigure({ what, unit: 'tps', ...beside(peer, 'tps'), peer_is, at_least }),
+    ratioFigure({
+      ...{ what: `${what}, new server processes on both sides`, unit: 'tps' },
+      ...{ ...beside(renewed, 'tps'), peer_is: `${peer_is}, server_lifetime 0` },
+    }),
     absoluteFigure({
       ...{ what: `${what}: CPU of what stands between`, unit: 'ms / 1000 transactions' },
-      ...sides('cpu_ms_per_1000'),
+      ...{ ...beside(peer, 'cpu_ms_per_1000'), peer_is },
     }),
   ];
 }

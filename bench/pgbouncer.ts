@@ -17,6 +17,8 @@ export interface PgBouncerTarget {
   readonly password: string;
   /** Who may enter the socket directory: PgBouncer runs as that user. */
   readonly owner: { readonly uid: number; readonly gid: number } | undefined;
+  /** Ends a connection to the server with the client that used it, instead of keeping it for the next one. */
+  readonly new_connections?: boolean;
 }
 
 export interface PgBouncer extends AsyncDisposable {
@@ -70,6 +72,7 @@ async function writeFiles(directory: string, port: number, target: PgBouncerTarg
     default_pool_size: POOL_SIZE,
     max_client_conn: 2 * POOL_SIZE,
     ignore_startup_parameters: 'extra_float_digits,options',
+    ...(target.new_connections && { server_lifetime: 0 }),
     client_tls_sslmode: 'allow',
     client_tls_cert_file: path('certificate.pem'),
     client_tls_key_file: path('key.pem'),
