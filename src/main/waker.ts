@@ -5,9 +5,8 @@ import { CoppiceError, type ErrorName } from '../domain/errors.ts';
 import type { BranchId, EndpointId, OperationId } from '../domain/ids.ts';
 import type { ComputeDriver } from '../drivers/compute/contract.ts';
 import { type PointText, WakeError, type Waker } from '../gateway/contract.ts';
-import { findBranch } from '../store/branches.ts';
 import type { Change } from '../store/changes.ts';
-import { findStartProgress, isEndpointArchived, type StartProgress } from '../store/directory.ts';
+import { findStartProgress, isInObjectStorage, type StartProgress } from '../store/directory.ts';
 import type { CachedDirectory } from './directory.ts';
 import { createNews } from './news.ts';
 
@@ -85,8 +84,7 @@ export function createWaker(
         await untilAborted(next, signal);
       }
     },
-    comesFromArchive: async (id) =>
-      (await isEndpointArchived(ctx.store, id)) || Boolean((await findBranch(ctx.store, id))?.archived_at),
+    comesFromArchive: (id) => isInObjectStorage(ctx.store, id),
     travel: (...journey) => travel(ctx, ...journey),
     hear: ({ id }) => news.hear(id),
   };

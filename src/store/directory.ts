@@ -120,13 +120,13 @@ export async function findStartProgress(store: Store, operationId: OperationId):
   return rows[0];
 }
 
-/** Whether the branch of an endpoint is in object storage, or its project is being brought back from there. */
-export async function isEndpointArchived(store: Store, id: EndpointId): Promise<boolean> {
+/** Whether a branch, or that of an endpoint, is in object storage, or its project is being brought back from there. */
+export async function isInObjectStorage(store: Store, id: EndpointId | BranchId): Promise<boolean> {
   const { rows } = await sql`
-    select from endpoints join branches on branches.id = endpoints.branch_id
-    join timelines on timelines.id = branches.timeline_id
-    where endpoints.id = ${id} and (timelines.archived_at is not null or exists (
-      select from operations where operations.project_id = endpoints.project_id
+    select from branches join timelines on timelines.id = branches.timeline_id
+    where branches.id = coalesce((select branch_id from endpoints where endpoints.id = ${id}), ${id})
+    and branches.deleted_at is null and (timelines.archived_at is not null or exists (
+      select from operations where operations.project_id = branches.project_id
         and operations.action = 'tenant_reattach' and operations.status in (${sql.join(oneOf(UNFINISHED_STATUSES))})
     ))`.execute(store);
   return rows.length > 0;
