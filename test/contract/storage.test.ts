@@ -156,6 +156,22 @@ describeStorage('a volume', (target) => {
     assert.equal(statSync(join(driver.path(source), 'full')).nlink, 2);
   });
 
+  test('whose data directory was copied from elsewhere, file by file, is cloned all the same', async () => {
+    const { driver } = target();
+    const source = await made('moved', { PG_VERSION: '17\n', 'base/1/2': 'rows' });
+    const path = driver.path(source);
+    await system('cp', '-a', path, `${path}.copied`);
+    await driver.ensureDeleted('moved');
+    await system('mv', `${path}.copied`, path);
+    const before = readTree(path);
+    const clone = await driver.ensureCloned(source, 'of-moved');
+    assert.deepEqual(readTree(driver.path(clone)), before);
+    assert.equal(lstatSync(join(driver.path(clone), 'base/1/2')).uid, OWNER.uid);
+    const again = await driver.ensureCloned(clone, 'of-of-moved', { omit_files: ['PG_VERSION'] });
+    assert.ok(!existsSync(join(driver.path(again), 'PG_VERSION')));
+    for (const id of ['moved', 'of-moved', 'of-of-moved']) await driver.ensureDeleted(id);
+  });
+
   test('of 1,200 files is cloned whole', async () => {
     const { driver } = target();
     const source = await driver.ensureCreated('many', async (path) => writeManyFiles(path), OWNER);

@@ -3,7 +3,7 @@ import { syncFilesystem } from '../durable.ts';
 import { canReadExtents } from '../extents.ts';
 import { runTreeJob } from '../tree-workers.ts';
 import type { VolumeMechanics } from '../volume-driver.ts';
-import { createSubvolume, snapshotSubvolume } from './subvolume.ts';
+import { createSubvolume, isSubvolume, snapshotSubvolume } from './subvolume.ts';
 
 export async function btrfsVolumes(): Promise<VolumeMechanics> {
   const extents = await canReadExtents();
@@ -11,11 +11,15 @@ export async function btrfsVolumes(): Promise<VolumeMechanics> {
     name: 'btrfs',
     capabilities: { instant_clone: true, atomic_clone: true, unshared_bytes: extents },
     settles_changes: true,
-    makeEmpty: async (path) => {
-      await createSubvolume(path);
-      await chmod(path, 0o700);
-    },
+    makeEmpty,
     copy: async (source, path, selection, signal) => {
+      if (!(await isSubvolume(source))) {
+        // In a data directory that was copied here, volumes are plain directories. What is made of them is not.
+        await makeEmpty(path);
+        await runTreeJob({ kind: 'clone', source, target: path, reflink: true, ...selection }, signal);
+        await syncFilesystem(path);
+        return;
+      }
       await snapshotSubvolume(source, path);
       await runTreeJob({ kind: 'trim', path, ...selection }, signal);
     },
@@ -30,4 +34,9 @@ export async function btrfsVolumes(): Promise<VolumeMechanics> {
       return { logical_bytes, unshared_bytes };
     },
   };
+}
+
+async function makeEmpty(path: string): Promise<void> {
+  await createSubvolume(path);
+  await chmod(path, 0o700);
 }
