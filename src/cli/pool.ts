@@ -60,7 +60,7 @@ export function registerPool(program: Command, context: PoolContext): void {
         .default('xfs'),
     )
     .option('--path <file>', 'file that holds it (default: pool/pool.xfs or pool/pool.btrfs in the data directory)')
-    .action(({ size, filesystem, path }: { size: number; filesystem: 'xfs' | 'btrfs'; path?: string }) =>
+    .action(({ size, path, filesystem }: { size: number; path?: string } & Pick<PoolToCreate, 'filesystem'>) =>
       createPool(context, { size_bytes: size, filesystem, image: path }),
     );
   pool

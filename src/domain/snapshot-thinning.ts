@@ -10,8 +10,8 @@ export interface AgedSnapshot {
 /**
  * The snapshots of one timeline that may go. Kept is the newest one that is as old as the window, since the oldest point
  * that can be asked for is replayed from it, and of those after it all of the last quarter of an hour, one for each five
- * minutes of the last hour, one for each hour of the last day, one for each day before. The newest of all is always kept, unless there is no window at all. Thinning twice is
- * thinning once.
+ * minutes of the last hour, one for each hour of the last day, one for each day before. The newest of all is always
+ * kept, unless there is no window at all. Thinning twice is thinning once.
  *
  * @param snapshots in the order of their log positions, which a clock that was set back does not change
  * @param window the end of it, and its length; nothing at all is kept for a length of 0

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { createCall } from '../../src/store/calls.ts';
+import { isInObjectStorage } from '../../src/store/directory.ts';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
 import {
   createReadyBranch,
@@ -160,7 +161,12 @@ describe('a detached project', () => {
 
   it('looks as any other', async () => {
     const old = (await createReadyBranch(api, project, { name: 'old', archived: true })).branch.id;
+    // What the gateway asks before it tells a client why it waits.
+    const away = () =>
+      Promise.all([project.branch_id, project.endpoint_id, old].map((id) => isInObjectStorage(api.context.store, id)));
+    assert.deepEqual(await away(), [false, false, true]);
     await detach();
+    assert.deepEqual(await away(), [true, true, true]);
     for (const path of ['', '/branches', '/endpoints', '/operations', '/snapshots', `/branches/${project.branch_id}`]) {
       assert.equal((await api.call('GET', `/projects/${project.id}${path}`)).status, 200);
     }
