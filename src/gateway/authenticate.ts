@@ -25,6 +25,8 @@ export interface Applicant {
   readonly route: Route | undefined;
   readonly point: PointText | undefined;
   readonly channelBinding: Buffer | undefined;
+  /** The password itself is asked for, even where the route is known. */
+  readonly cleartext: boolean;
 }
 
 export interface Authenticated {
@@ -60,7 +62,7 @@ export async function authenticate(
   applicant: Applicant,
   context: AuthenticationContext,
 ): Promise<Authenticated> {
-  return applicant.route
+  return applicant.route && !applicant.cleartext
     ? authenticateScram(channel, applicant, applicant.route, context)
     : authenticateCleartext(channel, applicant, context);
 }
@@ -97,19 +99,28 @@ async function authenticateScram(
 
 async function authenticateCleartext(
   channel: ByteChannel,
-  { user, point }: Applicant,
+  { user, route, point }: Applicant,
   context: AuthenticationContext,
 ): Promise<Authenticated> {
   channel.write(authenticationCleartextPassword());
-  const prefixed = parsePrefixedPassword(parsePassword(await takePassword(channel)));
+  const text = parsePassword(await takePassword(channel));
+  if (route) return checkPassword({ user, route, password: text }, context);
+  const prefixed = parsePrefixedPassword(text);
   if (!prefixed) throw refusals.endpointMissing();
-  const route = namedRoute(prefixed.endpoint, point);
+  return checkPassword({ user, route: namedRoute(prefixed.endpoint, point), password: prefixed.password }, context);
+}
+
+/** Lets a client in by its password as it is. Throws a Refusal. */
+async function checkPassword(
+  { user, route, password }: { readonly user: string; readonly route: Route; readonly password: string },
+  context: AuthenticationContext,
+): Promise<Authenticated> {
   const { destination, candidate, refreshed } = await findCandidate(route, user, context);
-  let keys = await check(prefixed.password, candidate, context);
+  let keys = await check(password, candidate, context);
   if (!keys && destination && !refreshed) {
     const newer = await lookUp(route, user, context, true);
     if (formatVerifier(newer.verifier) !== formatVerifier(candidate.verifier)) {
-      keys = await check(prefixed.password, newer, context);
+      keys = await check(password, newer, context);
     }
   }
   if (!keys || !destination) throw refusals.passwordWrong(user);

@@ -10,6 +10,7 @@ import { closeGently } from './close-gently.ts';
 import { type ConnectionRecord, type GatewayLogger, logRecord, newRecord, recordError } from './connection-record.ts';
 import { Connections } from './connections.ts';
 import type { Directory, Waker } from './contract.ts';
+import { receiveFromSocket } from './handshake.ts';
 import { refusalResponse, refusals } from './refusal.ts';
 import { serveConnection } from './serve-connection.ts';
 import { turnstile } from './turnstile.ts';
@@ -76,7 +77,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     hashing: turnstile(HASHING_WIDTH),
     domain: options.domain,
     require_tls: options.require_tls,
-    certificates: options.certificates,
     waker: options.waker,
     cancelKeys: new CancelKeys<CancelTarget>(LIMITS.cancel_keys),
     timeouts: limits,
@@ -101,7 +101,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       authenticated = true;
     };
     if (admission === 'refused') await refuse(socket, record, limits);
-    else await serveConnection(socket, record, { ...shared, onAuthenticated });
+    else {
+      const receive = receiveFromSocket(socket, options.certificates);
+      await serveConnection(socket, receive, record, { ...shared, onAuthenticated });
+    }
     connections.ended(record);
     record.total_ms = performance.now() - started;
     // Cancels, and probes that say nothing, are not worth a line.

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { LIMITS } from '../domain/limits.ts';
 import type { BackendKey } from '../wire/backend-messages.ts';
@@ -10,8 +11,6 @@ import { ClientGone, refusals } from './refusal.ts';
 
 /** How a connection is encrypted. */
 export interface TlsSession {
-  /** The host name that the client asked for, if it sent one. */
-  readonly servername: string | undefined;
   readonly protocol: string | null;
   readonly channelBinding: Buffer | undefined;
 }
@@ -19,67 +18,71 @@ export interface TlsSession {
 /** What a client said before authentication: who it wants to be, or whom to cancel. */
 export interface Opening {
   readonly tls: TlsSession | undefined;
+  /** The host name that the client asked for, if it sent one. */
+  readonly servername: string | undefined;
+  /** The client is asked for its password as it is. */
+  readonly cleartext: boolean;
   readonly packet: Startup | { readonly kind: 'cancel'; readonly key: BackendKey };
 }
+
+/**
+ * Reads up to the start-up or cancel packet. `onChannel` hears of each channel that the client can be told something over,
+ * and of undefined while TLS is agreed on. Throws a ProtocolError, a Refusal or ClientGone.
+ */
+export type ReceiveOpening = (onChannel: (channel: ByteChannel | undefined) => void) => Promise<Opening>;
 
 const ALPN_PROTOCOL = 'postgresql';
 /** Room for a start-up packet and what a client may send ahead of the answer. */
 const CHANNEL_BYTES = 2 * LIMITS.startup_packet_bytes;
 
-const clientChannel = (stream: Socket): ByteChannel =>
+const clientChannel = (stream: Duplex): ByteChannel =>
   new ByteChannel(stream, CHANNEL_BYTES, (cause) => new ClientGone({ cause }));
 
-/**
- * Reads up to the start-up or cancel packet, through TLS where the client asks for it: by SSLRequest, or directly.
- * `onChannel` hears of each channel that the client can be told something over, and of undefined while TLS is agreed on.
- * Throws a ProtocolError, a Refusal or ClientGone.
- */
-export async function receiveOpening(
-  socket: Socket,
-  certificates: Certificates,
-  onChannel: (channel: ByteChannel | undefined) => void,
-): Promise<Opening> {
-  let channel = clientChannel(socket);
-  onChannel(channel);
-  let tls: TlsSession | undefined;
-  let gssAsked = false;
-
-  async function encrypt(direct: boolean): Promise<void> {
-    if (tls) throw new ProtocolError('the connection is encrypted already');
-    onChannel(undefined);
-    const secured = await upgrade(channel, certificates);
-    tls = secured.tls;
-    channel = clientChannel(secured.socket);
+/** The opening of a socket: through TLS where the client asks for it, by SSLRequest or directly. */
+export const receiveFromSocket =
+  (socket: Socket, certificates: Certificates): ReceiveOpening =>
+  async (onChannel) => {
+    let channel = clientChannel(socket);
     onChannel(channel);
-    if (direct && secured.socket.alpnProtocol !== ALPN_PROTOCOL) throw refusals.directTlsWithoutAlpn();
-  }
+    let secured: Pick<Opening, 'tls' | 'servername'> = { tls: undefined, servername: undefined };
 
-  for (;;) {
-    const packet = await channel.take((bytes) => takeFirstPacket(bytes, LIMITS.startup_packet_bytes));
-    switch (packet.kind) {
-      case 'tls':
-        await encrypt(true);
-        break;
-      case 'ssl_request':
-        if (!tls) channel.write(Buffer.from('S'));
-        await encrypt(false);
-        break;
-      case 'gss_request':
-        if (gssAsked || tls) throw new ProtocolError('encryption was asked for twice');
-        gssAsked = true;
-        channel.write(Buffer.from('N'));
-        break;
-      default:
-        return { tls, packet };
+    async function encrypt(direct: boolean): Promise<void> {
+      if (secured.tls) throw new ProtocolError('the connection is encrypted already');
+      onChannel(undefined);
+      const { socket: encrypted, ...session } = await upgrade(channel, certificates);
+      secured = session;
+      channel = clientChannel(encrypted);
+      onChannel(channel);
+      if (direct && encrypted.alpnProtocol !== ALPN_PROTOCOL) throw refusals.directTlsWithoutAlpn();
     }
-  }
-}
+
+    let gssAsked = false;
+    for (;;) {
+      const packet = await channel.take((bytes) => takeFirstPacket(bytes, LIMITS.startup_packet_bytes));
+      switch (packet.kind) {
+        case 'tls':
+          await encrypt(true);
+          break;
+        case 'ssl_request':
+          if (!secured.tls) channel.write(Buffer.from('S'));
+          await encrypt(false);
+          break;
+        case 'gss_request':
+          if (gssAsked || secured.tls) throw new ProtocolError('encryption was asked for twice');
+          gssAsked = true;
+          channel.write(Buffer.from('N'));
+          break;
+        default:
+          return { ...secured, cleartext: false, packet };
+      }
+    }
+  };
 
 /** Wraps the channel's socket in TLS. Bytes that came already, a client's hello sent ahead, are the first that TLS reads. */
 async function upgrade(
   channel: ByteChannel,
   certificates: Certificates,
-): Promise<{ socket: TLSSocket; tls: TlsSession }> {
+): Promise<{ socket: TLSSocket; tls: TlsSession; servername: string | undefined }> {
   let served = await certificates.forName(undefined);
   const plain = channel.stream as Socket;
   const rest = channel.release();
@@ -101,7 +104,7 @@ async function upgrade(
   });
   await secured(socket);
   const servername = (socket as { servername?: string | false | null }).servername || undefined;
-  return { socket, tls: { servername, protocol: socket.getProtocol(), channelBinding: served.channelBinding } };
+  return { socket, tls: { protocol: socket.getProtocol(), channelBinding: served.channelBinding }, servername };
 }
 
 function secured(socket: TLSSocket): Promise<void> {

@@ -1,4 +1,4 @@
-import { isIP, type Socket } from 'node:net';
+import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { BranchId, EndpointId } from '../domain/ids.ts';
 import {
@@ -15,14 +15,13 @@ import { parseStartupOptions } from '../wire/startup-options.ts';
 import { type Authenticated, type AuthenticationContext, authenticate } from './authenticate.ts';
 import type { ByteChannel } from './byte-channel.ts';
 import { type CancelTarget, cancelQuery } from './cancel-query.ts';
-import type { Certificates } from './certificates.ts';
 import { closeGently } from './close-gently.ts';
 import type { ComputeSession } from './compute-login.ts';
 import { connectCompute, travel } from './connect-compute.ts';
 import { type ConnectionRecord, loggable, recordError } from './connection-record.ts';
 import type { PointText, Waker } from './contract.ts';
 import { withDeadline } from './deadline.ts';
-import { receiveOpening, type TlsSession } from './handshake.ts';
+import type { Opening, ReceiveOpening } from './handshake.ts';
 import { ClientGone, ComputeRefusal, refusalResponse, refusals, toRefusal } from './refusal.ts';
 import { chooseRoute, readPoint, routeTarget } from './route.ts';
 import { type SpliceTimeouts, splice } from './splice.ts';
@@ -31,7 +30,6 @@ import { type SpliceTimeouts, splice } from './splice.ts';
 export interface ConnectionContext extends AuthenticationContext {
   readonly domain: string;
   readonly require_tls: boolean;
-  readonly certificates: Certificates;
   readonly waker: Waker;
   readonly cancelKeys: CancelKeys<CancelTarget>;
   readonly timeouts: SpliceTimeouts & {
@@ -59,16 +57,22 @@ interface Request {
   readonly logical: boolean;
 }
 
-/** Serves one client from its first byte to its last, and fills in `record`. Never throws. */
+/**
+ * Serves one client from its first byte to its last, and fills in `record`. Never throws.
+ *
+ * @param stream a socket, or a stream of bytes that comes through something else
+ * @param receiveOpening reads the first packet of such a stream
+ */
 export async function serveConnection(
-  socket: Socket,
+  stream: Duplex,
+  receiveOpening: ReceiveOpening,
   record: ConnectionRecord,
   context: ConnectionContext,
 ): Promise<void> {
   let channel: ByteChannel | undefined;
   try {
     const opening = await withDeadline(
-      receiveOpening(socket, context.certificates, (current) => {
+      receiveOpening((current) => {
         channel = current;
       }),
       {
@@ -83,7 +87,7 @@ export async function serveConnection(
       if (target) await cancelQuery(target, context.waker);
       await closeGently(channel!.stream, Buffer.alloc(0), context.timeouts.linger_timeout_ms);
     } else {
-      await serveClient(channel!, opening.packet, opening.tls, record, context);
+      await serveClient(channel!, opening.packet, opening, record, context);
     }
   } catch (error) {
     const refusal = toRefusal(error);
@@ -95,26 +99,26 @@ export async function serveConnection(
     }
   } finally {
     channel?.stream.destroy();
-    socket.destroy();
+    stream.destroy();
   }
 }
 
 async function serveClient(
   channel: ByteChannel,
   startup: Startup,
-  tls: TlsSession | undefined,
+  { tls, servername, cleartext }: Opening,
   record: ConnectionRecord,
   context: ConnectionContext,
 ): Promise<void> {
   const request = readRequest(startup, record);
   if (!tls && (context.require_tls || !isLoopback(record.peer))) throw refusals.insecure();
   const { option, point } = request;
-  const route = chooseRoute({ servername: tls?.servername, option, point }, context.domain);
+  const route = chooseRoute({ servername, option, point }, context.domain);
   record.endpoint_id = route && routeTarget(route);
   if (startup.negotiate) channel.write(negotiateProtocolVersion(startup.version, startup.unknown_options));
 
   const started = performance.now();
-  const applicant = { user: request.user, route, point, channelBinding: tls?.channelBinding };
+  const applicant = { user: request.user, route, point, channelBinding: tls?.channelBinding, cleartext };
   const authenticated = await withDeadline(authenticate(channel, applicant, context), {
     delay_ms: context.timeouts.authentication_timeout_ms,
     error: refusals.authenticationTimeout,
