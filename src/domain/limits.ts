@@ -65,6 +65,10 @@ export const LIMITS = {
   sessions_per_endpoint: 10_000,
   /** The slowest verifier that a cleartext password is checked against; Postgres's default is 4096. */
   scram_iterations: 1_000_000,
+  /** One message of a WebSocket. */
+  websocket_message_bytes: 64 * 1024 * 1024,
+  /** What all WebSockets together hold of large messages that are not complete, or not passed on. */
+  websocket_held_bytes: 256 * 1024 * 1024,
   cancel_keys: 200_000,
   cancel_timeout_ms: 5_000,
   /** A client that has closed its side, with nothing coming from the server for so long, has left. */

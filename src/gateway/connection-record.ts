@@ -11,11 +11,15 @@ export interface GatewayLogger {
   error(fields: object, message: string): void;
 }
 
+/** How clients come. */
+export type Protocol = 'tcp' | 'websocket';
+
 /** One connection in plain facts, complete when it has ended. Holds no secret. */
 export interface ConnectionRecord extends ConnectTimes, SpliceCounters {
   readonly session_id: string;
   /** IP address and port; undefined when the client had gone before we looked. */
   readonly peer: string | undefined;
+  readonly protocol: Protocol;
   endpoint_id?: EndpointId;
   pooled?: boolean;
   user?: string;
@@ -36,10 +40,11 @@ export interface ConnectionRecord extends ConnectTimes, SpliceCounters {
 
 const TEXT_CHARACTERS = 128;
 
-export function newRecord(peer: string | undefined): ConnectionRecord {
+export function newRecord(peer: string | undefined, protocol: Protocol): ConnectionRecord {
   return {
     session_id: randomUUID(),
     peer,
+    protocol,
     wake_ms: 0,
     connect_ms: 0,
     bytes_in: 0,

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, isIPv6, type Server, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { EndpointId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
 import { CancelKeys } from '../wire/cancel-keys.ts';
@@ -10,7 +11,9 @@ import { closeGently } from './close-gently.ts';
 import { type ConnectionRecord, type GatewayLogger, logRecord, newRecord, recordError } from './connection-record.ts';
 import { Connections } from './connections.ts';
 import type { Directory, Waker } from './contract.ts';
-import { receiveFromSocket } from './handshake.ts';
+import { type ReceiveOpening, receiveFromSocket } from './handshake.ts';
+import { type UpgradeHandler, webSockets } from './http/serve-web-sockets.ts';
+import { peerOf } from './peer.ts';
 import { refusalResponse, refusals } from './refusal.ts';
 import { serveConnection } from './serve-connection.ts';
 import { turnstile } from './turnstile.ts';
@@ -55,6 +58,8 @@ export type GatewayLimits = {
 
 export interface Gateway {
   readonly addresses: readonly AddressInfo[];
+  /** For the HTTP server that shares its port with the gateway. */
+  readonly upgrade: UpgradeHandler;
   /** Clients of an endpoint that have logged in and are still connected, those that wait for its wake included. */
   sessionCount(id: EndpointId): number;
   /** Stops accepting, closes every connection, and resolves once all are closed. */
@@ -87,24 +92,21 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const accept = (socket: Socket) => {
     // Errors reach us as the end of the stream as well; without a listener they would end the process.
     socket.on('error', () => undefined);
-    const record = newRecord(peerOf(socket));
-    connections.track(serve(socket, record));
+    const record = newRecord(peerOf(socket), 'tcp');
+    connections.track(serve(socket, receiveFromSocket(socket, options.certificates), record));
   };
 
-  async function serve(socket: Socket, record: ConnectionRecord): Promise<void> {
+  async function serve(stream: Duplex, receive: ReceiveOpening, record: ConnectionRecord): Promise<void> {
     const started = performance.now();
     const admission = connections.admit(record);
-    if (admission === 'dropped') return void socket.destroy();
+    if (admission === 'dropped') return void stream.destroy();
     let authenticated = false;
     const onAuthenticated = (id: EndpointId, sessions_max?: number) => {
       connections.authenticated(record, id, sessions_max);
       authenticated = true;
     };
-    if (admission === 'refused') await refuse(socket, record, limits);
-    else {
-      const receive = receiveFromSocket(socket, options.certificates);
-      await serveConnection(socket, receive, record, { ...shared, onAuthenticated });
-    }
+    if (admission === 'refused') await refuse(stream, record, limits);
+    else await serveConnection(stream, receive, record, { ...shared, onAuthenticated });
     connections.ended(record);
     record.total_ms = performance.now() - started;
     // Cancels, and probes that say nothing, are not worth a line.
@@ -113,9 +115,15 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     if (authenticated) options.onSessionEnd?.(record);
   }
 
+  const { domain } = options;
+  const upgrade = webSockets({ domain, linger_timeout_ms: limits.linger_timeout_ms }, (request, stream, receive) => {
+    connections.track(serve(stream, receive, newRecord(peerOf(request.socket), 'websocket')));
+  });
+
   const servers = await listen(options, accept);
   return {
     addresses: servers.map((server) => server.address() as AddressInfo),
+    upgrade,
     sessionCount: (id) => connections.sessionCount(id),
     async stop() {
       for (const server of servers) server.close();
@@ -125,15 +133,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   };
 }
 
-async function refuse(socket: Socket, record: ConnectionRecord, { linger_timeout_ms }: GatewayLimits): Promise<void> {
+async function refuse(stream: Duplex, record: ConnectionRecord, { linger_timeout_ms }: GatewayLimits): Promise<void> {
   const refusal = refusals.tooManyUnauthenticated();
   recordError(record, refusal);
-  await closeGently(socket, refusalResponse(refusal, record.session_id), linger_timeout_ms);
-}
-
-function peerOf({ remoteAddress, remotePort }: Socket): string | undefined {
-  if (remoteAddress === undefined) return undefined;
-  return isIPv6(remoteAddress) ? `[${remoteAddress}]:${remotePort}` : `${remoteAddress}:${remotePort}`;
+  await closeGently(stream, refusalResponse(refusal, record.session_id), linger_timeout_ms);
 }
 
 /** Listens on every address or, when one of them fails, on none. */

@@ -4,7 +4,7 @@ import { TLSSocket } from 'node:tls';
 import { LIMITS } from '../domain/limits.ts';
 import type { BackendKey } from '../wire/backend-messages.ts';
 import { ProtocolError } from '../wire/message.ts';
-import { type Startup, takeFirstPacket } from '../wire/startup.ts';
+import { type FirstPacket, type Startup, takeFirstPacket } from '../wire/startup.ts';
 import { ByteChannel } from './byte-channel.ts';
 import type { Certificates } from './certificates.ts';
 import { ClientGone, refusals } from './refusal.ts';
@@ -74,6 +74,30 @@ export const receiveFromSocket =
           break;
         default:
           return { ...secured, cleartext: false, packet };
+      }
+    }
+  };
+
+/** The opening of a stream that came through HTTP, which has seen to TLS and to the host name. */
+export const receiveFromHttp =
+  (stream: Duplex, session: Pick<Opening, 'tls' | 'servername'>): ReceiveOpening =>
+  async (onChannel) => {
+    const channel = clientChannel(stream);
+    onChannel(channel);
+    const declined = new Set<FirstPacket['kind']>();
+    for (;;) {
+      const packet = await channel.take((bytes) => takeFirstPacket(bytes, LIMITS.startup_packet_bytes));
+      switch (packet.kind) {
+        case 'tls':
+          throw new ProtocolError('TLS inside a WebSocket is not supported: use wss');
+        case 'ssl_request':
+        case 'gss_request':
+          if (declined.has(packet.kind)) throw new ProtocolError('encryption was asked for twice');
+          declined.add(packet.kind);
+          channel.write(Buffer.from('N'));
+          break;
+        default:
+          return { ...session, cleartext: true, packet };
       }
     }
   };

@@ -41,6 +41,22 @@ export function hostLabel(servername: string | undefined, domain: string): strin
   return HOST_LABEL.test(label) ? label : undefined;
 }
 
+/** What an endpoint or a branch begins with. */
+const ID_LABEL = /^(?:ep|br)-[a-z0-9-]+$/;
+
+/**
+ * A host name of a connection string or a header, as if a client had sent it in TLS. Under another domain its first label
+ * counts if it looks like an id: strings of another installation are used here unchanged.
+ *
+ * @param host `ep-x.localhost`, `ep-x.localhost:5432`; anything else than the name of an endpoint is undefined
+ */
+export function namedHost(host: string | undefined, domain: string): string | undefined {
+  const name = host?.replace(/:\d*$/, '').toLowerCase().replace(/\.$/, '');
+  if (hostLabel(name, domain) !== undefined) return name;
+  const [label = '', ...rest] = name?.split('.') ?? [];
+  return rest.length > 0 && ID_LABEL.test(label) && HOST_LABEL.test(label) ? `${label}.${domain}` : undefined;
+}
+
 interface Name {
   readonly id: EndpointId | BranchId;
   readonly pooled: boolean;

@@ -1,4 +1,3 @@
-import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { BranchId, EndpointId } from '../domain/ids.ts';
 import {
@@ -22,6 +21,7 @@ import { type ConnectionRecord, loggable, recordError } from './connection-recor
 import type { PointText, Waker } from './contract.ts';
 import { withDeadline } from './deadline.ts';
 import type { Opening, ReceiveOpening } from './handshake.ts';
+import { isLoopback } from './peer.ts';
 import { ClientGone, ComputeRefusal, refusalResponse, refusals, toRefusal } from './refusal.ts';
 import { chooseRoute, readPoint, routeTarget } from './route.ts';
 import { type SpliceTimeouts, splice } from './splice.ts';
@@ -162,13 +162,6 @@ function readRequest(startup: Startup, record: ConnectionRecord): Request {
   if (forwarded) parameters.set('options', forwarded);
   for (const [name, value] of Object.entries(others)) parameters.set(name, value);
   return { startup, user, parameters, option: endpoint, point: readPoint(platform), logical: mode === 'logical' };
-}
-
-/** True for addresses of this machine only: `127.0.0.0/8` and `::1`, also as IPv6 shows IPv4. */
-function isLoopback(peer: string | undefined): boolean {
-  const address = peer?.replace(/:\d+$/, '').replace(/^\[|\]$/g, '') ?? '';
-  const plain = address.replace(/^::ffff:/i, '');
-  return isIP(plain) === 4 ? plain.startsWith('127.') : plain === '::1';
 }
 
 async function reachCompute(

@@ -6,11 +6,12 @@ import type { Settings } from '../domain/settings.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { learnOnDemand } from '../engine/learn.ts';
 import { type Certificates, fileCertificates, localCertificates } from '../gateway/certificates.ts';
-import { startGateway } from '../gateway/gateway.ts';
+import { type Gateway, startGateway } from '../gateway/gateway.ts';
 import type { Change, ChangeListener } from '../store/changes.ts';
 import type { Log } from '../watch/log-fields.ts';
 import { createDirectory } from './directory.ts';
 import { listenApi } from './listen-api.ts';
+import { mountGateway } from './mount-gateway.ts';
 import { createSchemaReader } from './schema-reader.ts';
 import { createWaker } from './waker.ts';
 
@@ -42,9 +43,10 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     learn: learnOnDemand(engine),
   });
   const waker = createWaker(context, engine.compute, directory);
+  let gateway: Gateway | undefined;
   let gateway_address: string | undefined;
   if (settings.roles.includes('gateway')) {
-    const gateway = await startGateway({
+    gateway = await startGateway({
       listen: settings.listen.map((host) => ({ host, port: settings.pg_port })),
       domain: settings.domain,
       require_tls: settings.require_tls,
@@ -54,7 +56,7 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
       logger: logger.child({ room: 'gateway' }),
       mock_secret: context.vault.derive('answers to unknown roles'),
     });
-    undo.defer(() => gateway.stop());
+    undo.defer(() => gateway!.stop());
     gateway_address = `${settings.domain}:${settings.pg_port}`;
   }
   let api_url: string | undefined;
@@ -63,8 +65,11 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
     const schemas = createSchemaReader(waker);
     const api = await createApi({ context: { ...context, schemas }, ready: options.ready, logger: log });
+    if (gateway) mountGateway(api.server, gateway);
     const listening = await listenApi(api, settings.listen, settings.api_port);
     undo.defer(() => listening.close());
+    // First of all: the HTTP server closes when the last of its connections has.
+    undo.defer(() => gateway?.stop());
     api_url = `http://${settings.domain}:${listening.port}`;
   }
   const stopping = undo.move();

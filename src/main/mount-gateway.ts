@@ -1,0 +1,19 @@
+import type { Server } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Gateway } from '../gateway/gateway.ts';
+
+const NOT_FOUND = 'HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
+
+/** Lets the gateway have its part of what comes to an HTTP server: WebSockets. */
+export function mountGateway(server: Server, gateway: Pick<Gateway, 'upgrade'>): void {
+  // Who offers to go on in HTTP/2, as curl does, is served as if nothing had been offered.
+  const upgrades = server as Server & {
+    shouldUpgradeCallback: (request: { headers: { upgrade?: string } }) => boolean;
+  };
+  upgrades.shouldUpgradeCallback = ({ headers }) => headers.upgrade?.toLowerCase() === 'websocket';
+  server.on('upgrade', (request, socket: Duplex, head) => {
+    if (gateway.upgrade(request, socket, head)) return;
+    socket.on('error', () => undefined);
+    socket.end(NOT_FOUND, () => socket.destroy());
+  });
+}
