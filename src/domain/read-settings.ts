@@ -38,11 +38,11 @@ function readInteger(text: string, smallest: number, largest: number, what: stri
   throw new UnreadableValue(`is not ${what}; give a whole number from ${smallest} to ${largest}`);
 }
 
-const SIZE_UNITS: Readonly<Record<string, number>> = { MB: 1024 ** 2, GB: 1024 ** 3, TB: 1024 ** 4 };
+const SIZE_UNITS: Readonly<Record<string, number>> = { kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3, TB: 1024 ** 4 };
 
 /** In bytes; units as Postgres writes them, which are powers of 1024. */
 function readSize(text: string): number {
-  const [, digits, unit = ''] = /^([1-9]\d{0,5})(MB|GB|TB)$/.exec(text) ?? [];
+  const [, digits, unit = ''] = /^([1-9]\d{0,5})(kB|MB|GB|TB)$/.exec(text) ?? [];
   if (digits) return Number(digits) * SIZE_UNITS[unit]!;
   throw new UnreadableValue('is not a size; give one such as 64MB or 1GB');
 }

@@ -159,6 +159,12 @@ export const SETTINGS = {
     default: '300',
     description: 'A running server that writes less is snapshotted after so long, if it wrote at all.',
   },
+  serve_replay_bytes: {
+    type: 'size',
+    default: '32MB',
+    description:
+      'Where a branch or restore has to replay more write-ahead log than this, the compute that is to serve it replays, and is there seconds earlier; its history begins some seconds later, with its first snapshot.',
+  },
   branch_without_checkpoint: {
     type: 'boolean',
     default: 'false',

@@ -37,6 +37,13 @@ const PAST: SettingsSource['platform'] = {
   max_logical_replication_workers: 0,
 };
 
+/**
+ * For servers that replay a log to its end and go on. They take no sessions meanwhile, and so demand none of the settings
+ * that a standby must have; and a page comes from the log before anything else is done to it, so that there is nothing to
+ * fetch ahead.
+ */
+const REPLAY: SettingsSource['platform'] = { hot_standby: false, recovery_prefetch: 'off' };
+
 /** What an endpoint's configuration is derived from. */
 export function settingsSource(ctx: EngineContext, facts: EndpointFacts): SettingsSource {
   return {
@@ -44,7 +51,7 @@ export function settingsSource(ctx: EngineContext, facts: EndpointFacts): Settin
     range: facts,
     pg_settings: facts.pg_settings,
     logical_replication: facts.project_settings.enable_logical_replication === true,
-    platform: facts.ephemeral_of ? PAST : archiveSettings(ctx, facts),
+    platform: { ...REPLAY, ...(facts.ephemeral_of ? PAST : archiveSettings(ctx, facts)) },
   };
 }
 
@@ -61,7 +68,7 @@ export function computeFiles(ctx: EngineContext, facts: EndpointFacts): ComputeS
 export function computeSpec(ctx: EngineContext, facts: EndpointFacts): ComputeSpec {
   if (!facts.volume) throw new Error(`timeline ${facts.timeline_id} has no volume`);
   return {
-    id: facts.id,
+    id: computeRef(ctx, facts).id,
     distribution: distributionOf(ctx, facts.distribution_id),
     data_directory: ctx.storage.path(facts.volume),
     owner: volumeOwner(ctx, facts),

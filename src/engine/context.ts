@@ -43,6 +43,8 @@ export interface EngineContext {
   readonly snapshots: { readonly wal_bytes: number; readonly interval_ms: number };
   /** A running server is copied without a checkpoint where it made one not long ago. */
   readonly branch_without_checkpoint: boolean;
+  /** More log than this is replayed by the server that is to serve what it is replayed for. */
+  readonly serve_replay_bytes: number;
   readonly distributions: ReadonlyMap<string, EngineDistribution>;
   /** The volume that new projects of a distribution are cloned from; made when first asked for. */
   readonly template: (distributionId: string) => Promise<VolumeRef>;

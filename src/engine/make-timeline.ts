@@ -1,15 +1,17 @@
 import type { HistoryPoint } from '../domain/history.ts';
+import { type Lsn, parseLsn } from '../domain/lsn.ts';
 import type { ComputeRef } from '../drivers/compute/contract.ts';
 import type { VolumeRef } from '../drivers/storage/contract.ts';
 import { CLONE_OF_STOPPED } from '../postgres/backup.ts';
 import { readControlFile } from '../postgres/control-file.ts';
 import { cleanChildFiles } from '../postgres/first-start.ts';
-import { layLog } from '../postgres/recovery.ts';
+import { layLog, recoveryStart } from '../postgres/recovery.ts';
 import type { OpenSession } from '../postgres/session.ts';
+import type { EndpointFacts } from '../store/observations.ts';
 import type { ProjectRow, TimelineRow } from '../store/schema.ts';
 import { type CopyOfRunning, cloneRunning } from './clone-running.ts';
 import type { EngineContext } from './context.ts';
-import { discardTimeline, prepareFirstStart } from './first-start.ts';
+import { discardTimeline, prepareFirstStart, startAsEndpoint } from './first-start.ts';
 import { bringSegment } from './history/log.ts';
 import { headNearSnapshot } from './history/near-head.ts';
 import { useSnapshotBefore } from './history/snapshots.ts';
@@ -24,6 +26,8 @@ export interface TimelineToMake {
   readonly source: TimelineRow;
   /** Where in the source's history; undefined: at its head. */
   readonly point?: HistoryPoint;
+  /** What starts on the timeline as soon as it is made: where that can replay the log, it is started here, and goes on. */
+  readonly next?: EndpointFacts;
   /** Looks into the server that replayed to the point. */
   readonly look?: (open: OpenSession) => Promise<void>;
   readonly signal: AbortSignal;
@@ -34,10 +38,7 @@ export interface TimelineToMake {
  * the source. A running source goes on writing meanwhile; a sleeping one cannot start, since starts wait for whoever
  * holds the claim on it.
  */
-export async function makeTimeline(
-  ctx: EngineContext,
-  wanted: TimelineToMake,
-): Promise<{ volume: VolumeRef; point: HistoryPoint }> {
+export async function makeTimeline(ctx: EngineContext, wanted: TimelineToMake): Promise<MadeTimeline> {
   const { timeline, source, signal } = wanted;
   if (!source.volume) throw new Error(`timeline ${source.id} has no volume`);
   const copy = await clone(ctx, wanted, { forced: false });
@@ -45,27 +46,47 @@ export async function makeTimeline(
     return await prepare(ctx, wanted, copy);
   } catch (error) {
     signal.throwIfAborted();
-    if (!copy.unforced) throw error;
-    ctx.logger.warn(
-      { timeline_id: timeline.id, err: error },
-      'a copy without a checkpoint is thrown away and made anew',
-    );
+    if (!copy.unforced && !(copy.replays && wanted.next)) throw error;
+    const what = copy.unforced ? 'a copy without a checkpoint' : 'a copy that its endpoint was to replay';
+    ctx.logger.warn({ timeline_id: timeline.id, err: error }, `${what} is thrown away and made anew`);
   }
   await discardTimeline(ctx, timeline.id);
-  return prepare(ctx, wanted, await clone(ctx, wanted, { forced: true }));
+  const safest = { ...wanted, next: undefined };
+  return prepare(ctx, safest, await clone(ctx, safest, { forced: true }));
+}
+
+export interface MadeTimeline {
+  readonly volume: VolumeRef;
+  /** Where it parts from its source. */
+  readonly point: HistoryPoint;
+  /** The server of the endpoint that comes next runs on it; else it was stopped cleanly. */
+  readonly running: boolean;
+}
+
+/**
+ * What is replayed is written out before a server that only prepares ends, and the finished volume is kept as the floor
+ * of its history. That is quick where there is little of it.
+ */
+async function isWorthServing(ctx: EngineContext, volume: VolumeRef, replay_to: Lsn): Promise<boolean> {
+  const { redo_lsn } = await recoveryStart(ctx.storage.path(volume));
+  return parseLsn(replay_to) - parseLsn(redo_lsn) > ctx.serve_replay_bytes;
 }
 
 async function prepare(
   ctx: EngineContext,
-  { timeline, project, look, signal }: TimelineToMake,
+  { timeline, project, next, look, signal }: TimelineToMake,
   { point, replays }: Copy,
-): Promise<{ volume: VolumeRef; point: HistoryPoint }> {
+): Promise<MadeTimeline> {
   const replay_to = replays ? point.lsn : undefined;
   stopPoint('create_branch:cloned');
   const volume = (await ctx.storage.find(timeline.id))!;
+  if (next && replay_to && (await isWorthServing(ctx, volume, replay_to))) {
+    const child = { timeline, volume, next: { endpoint: next, replay_to }, look, signal };
+    if (await startAsEndpoint(ctx, child)) return { volume, point, running: true };
+  }
   await prepareFirstStart(ctx, { timeline, uid: project.uid, volume, replay_to, look, signal });
   stopPoint('create_branch:prepared');
-  return { volume, point };
+  return { volume, point, running: false };
 }
 
 interface Copy {

@@ -6,7 +6,7 @@ import { highestFloor, postgresqlConf, type StandbyFloor, standbyFloor } from '.
 import { STANDBY_SETTINGS } from '../postgres/standby.ts';
 import type { EndpointFacts } from '../store/observations.ts';
 import type { EndpointRow } from '../store/schema.ts';
-import { currentSize, distributionOf, settingsSource } from './compute-spec.ts';
+import { computeRef, currentSize, distributionOf, settingsSource } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
 import { volumeOwner } from './volume-owner.ts';
 
@@ -52,7 +52,7 @@ export function replicaSpec(ctx: EngineContext, facts: EndpointFacts, surroundin
     files: replicaFiles(ctx, facts, surroundings),
     size: currentSize(facts),
     primary: primary && {
-      id: primary.id,
+      id: computeRef(ctx, primary).id,
       user: REPLICATION_ROLE,
       password: replicationPassword(ctx, facts.timeline_id),
     },
@@ -66,6 +66,8 @@ export function replicaSpec(ctx: EngineContext, facts: EndpointFacts, surroundin
 export function replicaHash(ctx: EngineContext, facts: EndpointFacts, primary: Primary | undefined): string {
   const conf = postgresqlConf({ ...settingsSource(ctx, facts), platform: STANDBY_SETTINGS });
   return createHash('sha256')
-    .update(JSON.stringify([conf, currentSize(facts), facts.distribution_id, primary?.id ?? null]))
+    .update(
+      JSON.stringify([conf, currentSize(facts), facts.distribution_id, primary ? computeRef(ctx, primary).id : null]),
+    )
     .digest('hex');
 }

@@ -6,7 +6,7 @@ import type { VolumeRef } from '../drivers/storage/contract.ts';
 import type { ProjectRow, TimelineRow } from '../store/schema.ts';
 import { quietSpec } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
-import { discardTimeline, quietRef } from './first-start.ts';
+import { discardTimeline, firstServerRef } from './first-start.ts';
 import { makeTimeline } from './make-timeline.ts';
 
 /**
@@ -50,7 +50,7 @@ export async function startQuietServer(
 ): Promise<ComputeRef> {
   const { timeline, project, volume, enter_as, signal } = server;
   const spec = quietSpec(ctx, {
-    id: quietRef(ctx, timeline.id).id,
+    id: firstServerRef(ctx, timeline.id).id,
     distribution_id: timeline.distribution_id,
     data_directory: ctx.storage.path(volume),
     uid: project.uid,

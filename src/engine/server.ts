@@ -17,6 +17,7 @@ import {
 import { observeReplicaVolume } from '../store/replicas.ts';
 import { computeFiles, computeRef, computeSpec, currentSize, specHash } from './compute-spec.ts';
 import type { EngineContext } from './context.ts';
+import { firstServerRef } from './first-start.ts';
 import { readyArchive } from './history/archiving.ts';
 import { prepareStop } from './prepare-stop.ts';
 import type { Revert } from './revert.ts';
@@ -60,14 +61,10 @@ export async function bringUp(
   facts: EndpointFacts,
   { revert, signal, config }: { revert: Revert; signal: AbortSignal; config: 'must' | 'should' },
 ): Promise<void> {
-  const spec = computeSpec(ctx, facts);
-  const ref = computeRef(ctx, facts);
   const running = await isServing(ctx, facts, signal);
-  // Before the start, so that whoever deletes or moves the endpoint knows what there may be, and of which timeline.
-  if (!facts.compute || !servesBranch(facts)) {
-    await observeEndpointPlaced(ctx.intent, facts.id, { compute: ref, timeline_id: facts.timeline_id });
-  }
-  if (!running) await refuseWhenFull(ctx);
+  const { ref, taken_over } = await place(ctx, facts);
+  const spec = computeSpec(ctx, { ...facts, compute: ref });
+  if (!running && !taken_over) await refuseWhenFull(ctx);
   await readyArchive(ctx, facts);
   // One that runs is taken over, and waited for while it still starts.
   await ctx.compute.ensureRunning(spec, signal);
@@ -90,6 +87,21 @@ export async function bringUp(
     spec_hash: running ? facts.spec_hash : specHash(ctx, facts),
     current_cu: currentSize(facts),
   });
+}
+
+/**
+ * Decides what the endpoint's server is called: what it was, as long as it serves the same timeline, or the first server
+ * of its timeline, if that runs. That is known before the start, so that whoever deletes or moves the endpoint knows what
+ * there may be, and of which timeline.
+ */
+async function place(ctx: EngineContext, facts: EndpointFacts): Promise<{ ref: ComputeRef; taken_over: boolean }> {
+  if (facts.compute && servesBranch(facts)) return { ref: facts.compute, taken_over: false };
+  const first = firstServerRef(ctx, facts.timeline_id);
+  const taken_over = (await ctx.compute.observe(first)).state === 'running';
+  const ref = taken_over ? first : { driver: ctx.compute.name, id: facts.id };
+  if (facts.compute && facts.compute.id !== ref.id) await ctx.compute.ensureRemoved(facts.compute);
+  await observeEndpointPlaced(ctx.intent, facts.id, { compute: ref, timeline_id: facts.timeline_id });
+  return { ref, taken_over };
 }
 
 /** The server's roles and databases become what is intended. */

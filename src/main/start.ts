@@ -223,6 +223,7 @@ function engineContextOf(
       interval_ms: settings.snapshot_interval_seconds * 1000,
     },
     branch_without_checkpoint: settings.branch_without_checkpoint,
+    serve_replay_bytes: settings.serve_replay_bytes,
     distributions: new Map(
       distributions.map(({ id, root, major, share }) => {
         const has_scheduler = existsSync(join(share, 'extension', 'pg_cron.control'));

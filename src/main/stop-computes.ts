@@ -1,4 +1,5 @@
 import type { EngineContext } from '../engine/context.ts';
+import { isFirstServer } from '../engine/first-start.ts';
 import { prepareStop } from '../engine/prepare-stop.ts';
 import { findRunningEndpoints, observeEndpointStopped } from '../store/observations.ts';
 
@@ -26,4 +27,8 @@ export async function stopComputes(ctx: EngineContext): Promise<void> {
     }
   };
   await Promise.all(Array.from({ length: CONCURRENT_STOPS }, stopNext));
+  // No endpoint has taken them over; who works with one finds it stopped.
+  for (const compute of (await ctx.compute.list()).filter(isFirstServer)) {
+    await ctx.compute.ensureStopped(compute, 'staged');
+  }
 }

@@ -1,8 +1,9 @@
-import { readdir, rm, truncate, unlink } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open, readdir, rm, truncate, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Lsn, parseLsn } from '../domain/lsn.ts';
 import { readControlFile } from './control-file.ts';
-import { copyPlainFile, inDirectory, readPlainFile, writeNewFile } from './plain-files.ts';
+import { copyPlainFile, inDirectory, readPlainFile, syncPlainFile, writeNewFile } from './plain-files.ts';
 import { walSegmentNames } from './wal-segment.ts';
 
 /** Where a server that is started on a data directory begins to replay. */
@@ -15,7 +16,8 @@ export interface RecoveryStart {
 
 const LABEL_BYTES = 64 * 1024;
 const HISTORY_BYTES = 1024 * 1024;
-const PUT_AT_ONCE = 8;
+const AT_ONCE = 8;
+const WAL_SEGMENT = /^[0-9A-F]{24}$/;
 const HISTORY_FILE = /^[0-9A-F]{8}\.history$/;
 
 /** Of a stopped server's directory, or of a copy of one that was in backup mode. */
@@ -54,7 +56,7 @@ export async function layLog(
         if (!entry.isDirectory() && !HISTORY_FILE.test(entry.name)) await unlink(join(wal, entry.name));
       }
       const names = walSegmentNames(pg_timeline, parseLsn(redo_lsn), end, wal_segment_bytes);
-      await putAll(names, (name) => put(name, wal));
+      await forAll(names, (name) => put(name, wal));
       await endSegmentAt(join(wal, names.at(-1)!), end, wal_segment_bytes);
     });
     await rm(join(directory, 'standby.signal'), { force: true });
@@ -62,8 +64,40 @@ export async function layLog(
   });
 }
 
-/** A segment is a dozen short waits and little work, so that several are brought at once. None is under way when this throws. */
-async function putAll(names: readonly string[], put: (name: string) => Promise<void>): Promise<void> {
+/**
+ * A server that is started on a directory does not hand over the log that was laid into it, which is another's. Made
+ * before the start; safe to run twice.
+ */
+export async function markArchived(dataDirectory: string): Promise<void> {
+  await inDirectory(join(dataDirectory, 'pg_wal'), async (wal) => {
+    const names = (await readdir(wal)).filter((name) => WAL_SEGMENT.test(name) || HISTORY_FILE.test(name));
+    await inDirectory(join(wal, 'archive_status'), async (status) => {
+      const there = new Set(await readdir(status));
+      const missing = names.map((name) => `${name}.done`).filter((name) => !there.has(name));
+      await forAll(missing, (name) => writeNewFile(join(status, name), ''));
+    });
+  });
+}
+
+/**
+ * The log that was laid into a directory is on disk: the server that replays it goes on from it without writing out what it
+ * replayed, and would need it again after a loss of power. Safe beside that server, which removes only what it needs no more.
+ */
+export async function flushLog(dataDirectory: string): Promise<void> {
+  await inDirectory(join(dataDirectory, 'pg_wal'), async (wal) => {
+    const names = (await readdir(wal)).filter((name) => WAL_SEGMENT.test(name) || HISTORY_FILE.test(name));
+    await forAll(names, (name) =>
+      syncPlainFile(join(wal, name)).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ENOENT') throw error;
+      }),
+    );
+    const directory = await open(wal, constants.O_RDONLY | constants.O_DIRECTORY);
+    await directory.sync().finally(() => directory.close());
+  });
+}
+
+/** A segment is a dozen short waits and little work, so that several are had at once. None is under way when this throws. */
+async function forAll(names: readonly string[], put: (name: string) => Promise<void>): Promise<void> {
   const left = names.values();
   let failed = false;
   const bring = async () => {
@@ -75,7 +109,7 @@ async function putAll(names: readonly string[], put: (name: string) => Promise<v
       });
     }
   };
-  const ended = await Promise.allSettled(Array.from({ length: PUT_AT_ONCE }, bring));
+  const ended = await Promise.allSettled(Array.from({ length: AT_ONCE }, bring));
   for (const one of ended) if (one.status === 'rejected') throw one.reason;
 }
 

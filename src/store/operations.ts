@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { EndpointId } from '../domain/ids.ts';
+import type { EndpointId, TimelineId } from '../domain/ids.ts';
 import { anyOf, oneOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store } from './connection.ts';
@@ -41,4 +41,16 @@ export async function isStartWaiting(store: Store, endpointId: EndpointId): Prom
     .where('status', 'in', oneOf(['scheduling', 'running', 'cancelling']))
     .executeTakeFirst();
   return row !== undefined;
+}
+
+/** Timelines that unfinished operations work with, whose calls may have more to do. */
+export async function findTimelinesInWork(store: Store): Promise<TimelineId[]> {
+  const rows = await store
+    .selectFrom('operations')
+    .select('timeline_id')
+    .distinct()
+    .where('status', 'in', oneOf(['scheduling', 'running', 'cancelling']))
+    .where('timeline_id', 'is not', null)
+    .execute();
+  return rows.flatMap(({ timeline_id }) => (timeline_id ? [timeline_id] : []));
 }

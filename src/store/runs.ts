@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
-import type { CallId, OperationId } from '../domain/ids.ts';
+import type { CallId, EndpointId, OperationId } from '../domain/ids.ts';
+import { oneOf } from './any-of.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { OperationRow } from './schema.ts';
 
@@ -147,4 +148,22 @@ export function findPlannedBranches(trx: StoreTransaction, callId: CallId): Prom
     .where('action', '=', 'create_branch')
     .where('status', '=', 'scheduling')
     .execute();
+}
+
+/** The endpoint that a call starts on a timeline later on, to write to it; undefined when it starts none. */
+export async function findPlannedStart(
+  store: Store,
+  { call_id, timeline_id }: Pick<OperationRow, 'call_id' | 'timeline_id'>,
+): Promise<EndpointId | undefined> {
+  const row = await store
+    .selectFrom('operations')
+    .innerJoin('endpoints', 'endpoints.id', 'operations.endpoint_id')
+    .select('endpoints.id')
+    .where('operations.call_id', '=', call_id)
+    .where('operations.timeline_id', '=', timeline_id)
+    .where('operations.action', '=', 'start_compute')
+    .where('operations.status', '=', 'scheduling')
+    .where('endpoints.type', 'in', oneOf(['read_write']))
+    .executeTakeFirst();
+  return row?.id;
 }

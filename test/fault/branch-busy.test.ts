@@ -7,7 +7,13 @@ import { type Bank, type Counts, checkBank, openBank } from '../support/bank.ts'
 import { startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { query } from '../support/customer.ts';
 import { cannotMount, mountFilesystem, type TestFilesystem } from '../support/filesystem.ts';
-import { createLiveProject, dataDirectoryOf, type LiveProject, liveProject } from '../support/live-project.ts';
+import {
+  createLiveProject,
+  dataDirectoryOf,
+  type LiveProject,
+  liveProject,
+  socketDirectoryOf,
+} from '../support/live-project.ts';
 import { seededRandom, testSeed } from '../support/random.ts';
 
 /**
@@ -36,7 +42,7 @@ describe('branches of a busy parent without a checkpoint', {
       env: { COPPICE_BRANCH_WITHOUT_CHECKPOINT: 'true', COPPICE_SNAPSHOT_WAL_BYTES: '64MB' },
     });
     parent = await createLiveProject(coppice, { history_retention_seconds: 60 });
-    bank = await openBank(() => connectTo(parent.endpoint_id), random);
+    bank = await openBank(() => connectTo(parent.uri), random);
   });
   after(async () => {
     const failed = await bank?.stop().catch((error: unknown) => error);
@@ -48,8 +54,8 @@ describe('branches of a busy parent without a checkpoint', {
   });
 
   /** As the platform, who alone may check tables and force checkpoints. */
-  const connectTo = async (endpointId: string) => {
-    const host = join(coppice.data_directory, 'run', endpointId);
+  const connectTo = async (uri: string) => {
+    const host = await socketDirectoryOf(uri);
     const client = new pg.Client({ host, user: 'cloud_admin', database: parent.database });
     client.on('error', () => undefined);
     await client.connect();
@@ -63,8 +69,8 @@ describe('branches of a busy parent without a checkpoint', {
       endpoints: [{ type: 'read_write', autoscaling_limit_min_cu: 1, autoscaling_limit_max_cu: 1 }],
     });
     await coppice.settled(parent.id);
-    const { endpoint_id, uri, branch_path } = liveProject(coppice, { ...created, project: undefined });
-    const session = await connectTo(endpoint_id);
+    const { uri, branch_path } = liveProject(coppice, { ...created, project: undefined });
+    const session = await connectTo(uri);
     await check(session);
     await session.end();
     const label = await readFile(join(await dataDirectoryOf(uri), 'backup_label.old'), 'utf8');
@@ -88,7 +94,7 @@ describe('branches of a busy parent without a checkpoint', {
   }
 
   it('begin at a point of the past, too, from snapshots that forced no checkpoint', async () => {
-    const session = await connectTo(parent.endpoint_id);
+    const session = await connectTo(parent.uri);
     let point: { least: Counts; most: Counts; lsn: string };
     let volumes: string[] = [];
     do {

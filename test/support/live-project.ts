@@ -70,6 +70,12 @@ export async function dataDirectoryOf(uri: string): Promise<string> {
   return directory;
 }
 
+/** Where the server that answers at a connection string listens. */
+export async function socketDirectoryOf(uri: string): Promise<string> {
+  const [{ directory }] = await query(uri, "select current_setting('unix_socket_directories') as directory");
+  return directory;
+}
+
 /** The pid of the first process of the server of a data directory. */
 export async function postmasterPid(directory: string): Promise<number> {
   return Number((await readFile(join(directory, 'postmaster.pid'), 'utf8')).split('\n')[0]);

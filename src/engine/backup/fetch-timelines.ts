@@ -9,7 +9,7 @@ import { recoveryStart } from '../../postgres/recovery.ts';
 import { walSegmentName } from '../../postgres/wal-segment.ts';
 import { quietSpec } from '../compute-spec.ts';
 import type { EngineContext } from '../context.ts';
-import { quietRef } from '../first-start.ts';
+import { firstServerRef } from '../first-start.ts';
 import { snapshotOwner } from '../history/snapshots.ts';
 import { type Chunks, chunksBelow } from '../objects/chunks.ts';
 import { bytesBeside, type FetchBase, fetchPatched } from '../objects/patched-volume.ts';
@@ -136,7 +136,7 @@ async function goOn(target: RestoreTarget, timeline: StoredTimeline, newest: Vol
   const data_directory = storage.path(volume);
   if ((await readControlFile(data_directory)).state === 'shut down') return;
   // The copy of one that ran: it replays its log once, here, as whoever looks at sleeping volumes expects of them.
-  const ref = quietRef(target, id);
+  const ref = firstServerRef(target, id);
   const spec = quietSpec(target, { id: ref.id, distribution_id, data_directory, uid, replays: false });
   await compute.ensureRunning(spec, AbortSignal.timeout(START_TIMEOUT_MS));
   stopPoint('restore:replayed');

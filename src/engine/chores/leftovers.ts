@@ -4,9 +4,11 @@ import type { EngineContext } from '../context.ts';
 import { forEach } from '../each.ts';
 import { removeUnsettledSnapshots } from '../history/snapshots.ts';
 import { removeCompute } from '../server.ts';
+import { stopLeftFirstServers } from './adopt.ts';
 
 /** Removes what deleted things left behind: computes of endpoints that slept, and volumes whose removal once failed. */
 export async function removeLeftovers(ctx: EngineContext): Promise<void> {
+  await stopLeftFirstServers(ctx);
   await removeUnsettledSnapshots(ctx);
   const placed = await findDeletedPlaced(ctx.store);
   await forEach(ctx, 'leftovers', placed, (endpoint) => removeCompute(ctx, endpoint, 'staged'));

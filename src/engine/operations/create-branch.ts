@@ -4,13 +4,23 @@ import { readDatabases } from '../../postgres/databases.ts';
 import { readRoles } from '../../postgres/roles.ts';
 import { finishRestore } from '../../store/branch-restores.ts';
 import { adoptConfig } from '../../store/learned.ts';
-import { findProject, findTimeline, observeBranchPoint, observeTimelineReady } from '../../store/observations.ts';
+import {
+  type EndpointFacts,
+  findEndpointFacts,
+  findProject,
+  findTimeline,
+  observeBranchPoint,
+  observeTimelineReady,
+} from '../../store/observations.ts';
+import { findPlannedStart } from '../../store/runs.ts';
+import type { OperationRow } from '../../store/schema.ts';
 import { adoptSnapshotConfig } from '../../store/snapshot-config.ts';
 import { observeSnapshotPoint } from '../../store/snapshots.ts';
+import type { EngineContext } from '../context.ts';
 import { finalizeRestored } from '../finalize-restored.ts';
 import { discardTimeline } from '../first-start.ts';
-import { takeBirthSnapshot } from '../history/birth.ts';
-import { makeTimeline } from '../make-timeline.ts';
+import { type Birth, takeBirthSnapshot } from '../history/birth.ts';
+import { type MadeTimeline, makeTimeline } from '../make-timeline.ts';
 import { Revert } from '../revert.ts';
 import type { RunOperation } from '../run-call.ts';
 import { makeSchemaSource } from '../schema-source.ts';
@@ -54,9 +64,10 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
   );
   revert.add(() => discardTimeline(ctx, timeline.id));
   let then: Parameters<typeof adoptConfig>[2] | undefined;
-  const { volume, point } = await makeTimeline(ctx, {
+  const { volume, point, running } = await makeTimeline(ctx, {
     ...{ timeline, project, source, signal },
     point: startingPoint,
+    next: await findNext(ctx, operation),
     look: async (open) => {
       await using session = await open('postgres');
       const seen = { roles: await readRoles(session), databases: await readDatabases(session) };
@@ -68,7 +79,9 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
   else await observeBranchPoint(ctx.store, operation.branch_id!, point);
   // Nothing is ever written to a snapshot, so that it has no history; what passes needs none.
   const birth =
-    snapshot_id || ephemeral ? undefined : await takeBirthSnapshot(ctx, { timeline, project, volume, signal });
+    snapshot_id || ephemeral
+      ? undefined
+      : await beginHistory(ctx, { timeline, project, volume, point, running, signal });
   const system_identifier = source.system_identifier ?? '';
   // Durable, unlike other observations: a volume that is not known to be ready is made anew, whatever it holds by then.
   await ctx.intent.transaction().execute(async (trx) => {
@@ -81,3 +94,20 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
   revert.disarm();
   return 'finished';
 };
+
+/** The endpoint that the same call starts on the timeline. */
+async function findNext(ctx: EngineContext, operation: OperationRow): Promise<EndpointFacts | undefined> {
+  const id = await findPlannedStart(ctx.store, operation);
+  const facts = id && (await findEndpointFacts(ctx.store, id));
+  return facts && !facts.deleted_at && !facts.disabled && facts.timeline_id === operation.timeline_id
+    ? facts
+    : undefined;
+}
+
+/** The volume of a running server cannot be kept as it is; the first snapshot of it, which is due at once, is the floor. */
+async function beginHistory(
+  ctx: EngineContext,
+  made: MadeTimeline & Omit<Parameters<typeof takeBirthSnapshot>[1], 'volume'>,
+): Promise<Birth> {
+  return made.running ? { lsn: made.point.lsn, at: new Date() } : takeBirthSnapshot(ctx, made);
+}

@@ -35,6 +35,7 @@ describe('settings', () => {
       min_suspend_timeout_seconds: 60,
       snapshot_wal_bytes: 256 * 1024 ** 2,
       snapshot_interval_seconds: 300,
+      serve_replay_bytes: 32 * 1024 ** 2,
       branch_without_checkpoint: false,
       time_travel_timeout_seconds: 30,
       archive_check_interval_seconds: 86_400,
