@@ -63,12 +63,51 @@ export const LIMITS = {
   /** Connections that have not logged in yet, over the whole gateway; the next one is refused. */
   unauthenticated_connections: 5000,
   sessions_per_endpoint: 10_000,
+  /** Server connections of an endpoint whose size is not known. */
+  pool_size_default: 100,
+  /** Clients of an endpoint that wait for a server connection; the next one is refused. */
+  pool_waiting: 10_000,
+  pool_wait_notice_ms: 5_000,
+  pool_wait_timeout_ms: 120_000,
+  /** A server connection that nobody borrowed for so long is closed. */
+  pool_server_idle_ms: 120_000,
+  /** Server connections of an endpoint that are opened at the same time. */
+  pool_openings: 16,
+  /** Cleaning a session, or setting it up for a client. */
+  pool_own_query_timeout_ms: 15_000,
+  /** Statements that are kept prepared on one server connection. */
+  pool_statements_per_server: 1000,
+  pool_statements_per_client: 10_000,
+  /** The longest statement that is prepared by name, and all that one client may have prepared. */
+  pool_statement_bytes: 1024 * 1024,
+  pool_statement_bytes_per_client: 16 * 1024 * 1024,
+  /** The texts of all prepared statements of a pool. */
+  pool_statement_bytes_per_pool: 128 * 1024 * 1024,
+  /** The longest text that is judged by its words. */
+  pool_judged_bytes: 8 * 1024,
+  /** The names in one message. */
+  pool_name_bytes: 4 * 1024,
+  /** The longest message of a server that the pool has to read itself. */
+  pool_read_bytes: 1024 * 1024,
+  /** Whether a database has code that could leave something in a session is looked up again after so long. */
+  pool_code_check_interval_ms: 10_000,
   /** The slowest verifier that a cleartext password is checked against; Postgres's default is 4096. */
   scram_iterations: 1_000_000,
   /** One message of a WebSocket. */
   websocket_message_bytes: 64 * 1024 * 1024,
   /** What all WebSockets together hold of large messages that are not complete, or not passed on. */
   websocket_held_bytes: 256 * 1024 * 1024,
+  /** SQL over HTTP: the body of a request, and that of its answer. */
+  sql_request_bytes: 64 * 1024 * 1024,
+  sql_response_bytes: 64 * 1024 * 1024,
+  /** What all requests and answers together may hold. */
+  sql_held_bytes: 512 * 1024 * 1024,
+  /** Server connections of one role kept for it while no request needs them, and for how long. */
+  sql_servers_kept: 20,
+  sql_server_idle_ms: 300_000,
+  /** Passwords that were found right, remembered for a while by what is left of their derivation. */
+  verified_passwords: 1000,
+  verified_password_ms: 60_000,
   cancel_keys: 200_000,
   cancel_timeout_ms: 5_000,
   /** A client that has closed its side, with nothing coming from the server for so long, has left. */

@@ -7,7 +7,6 @@ import {
   authenticationSaslContinue,
   authenticationSaslFinal,
 } from '../wire/backend-messages.ts';
-import { keysFromPassword } from '../wire/cleartext-password.ts';
 import { parsePassword, parseSaslInitialResponse, passwordBody } from '../wire/frontend-messages.ts';
 import { type Message, takeMessage } from '../wire/message.ts';
 import { parsePrefixedPassword } from '../wire/password-prefix.ts';
@@ -17,6 +16,7 @@ import type { ByteChannel } from './byte-channel.ts';
 import type { Directory, EndpointEntry, PointText } from './contract.ts';
 import { refusals } from './refusal.ts';
 import { type BranchRoute, namedRoute, type Route, routeTarget } from './route.ts';
+import type { VerifiedPasswords } from './verified-passwords.ts';
 
 /** Who wants in, and what authentication needs to know of the connection. */
 export interface Applicant {
@@ -45,6 +45,7 @@ export interface AuthenticationContext {
   readonly mock_secret: Buffer;
   /** Bounds the work that cleartext passwords cause. */
   readonly hashing: <T>(work: () => Promise<T>) => Promise<T>;
+  readonly passwords: VerifiedPasswords;
 }
 
 /** A verifier to hold against a client. Where `allowed` is false the exchange runs to its end and then fails. */
@@ -111,7 +112,7 @@ async function authenticateCleartext(
 }
 
 /** Lets a client in by its password as it is. Throws a Refusal. */
-async function checkPassword(
+export async function checkPassword(
   { user, route, password }: { readonly user: string; readonly route: Route; readonly password: string },
   context: AuthenticationContext,
 ): Promise<Authenticated> {
@@ -130,10 +131,11 @@ async function checkPassword(
 async function check(
   password: string,
   { verifier, allowed }: Candidate,
-  { hashing }: AuthenticationContext,
+  { hashing, passwords }: AuthenticationContext,
 ): Promise<ScramKeys | undefined> {
   if (verifier.iterations > LIMITS.scram_iterations) return undefined;
-  const keys = await hashing(() => keysFromPassword(password, verifier));
+  const known = allowed ? passwords.recall(password, verifier) : undefined;
+  const keys = known ?? (await hashing(() => passwords.verify(password, verifier)));
   return allowed ? keys : undefined;
 }
 

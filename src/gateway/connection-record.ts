@@ -12,7 +12,7 @@ export interface GatewayLogger {
 }
 
 /** How clients come. */
-export type Protocol = 'tcp' | 'websocket';
+export type Protocol = 'tcp' | 'websocket' | 'http';
 
 /** One connection in plain facts, complete when it has ended. Holds no secret. */
 export interface ConnectionRecord extends ConnectTimes, SpliceCounters {

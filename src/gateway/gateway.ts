@@ -12,11 +12,14 @@ import { type ConnectionRecord, type GatewayLogger, logRecord, newRecord, record
 import { Connections } from './connections.ts';
 import type { Directory, Waker } from './contract.ts';
 import { type ReceiveOpening, receiveFromSocket } from './handshake.ts';
+import { keptServers } from './http/kept-servers.ts';
 import { type UpgradeHandler, webSockets } from './http/serve-web-sockets.ts';
+import { type SqlHandler, sqlHandler } from './http/sql-handler.ts';
 import { peerOf } from './peer.ts';
 import { refusalResponse, refusals } from './refusal.ts';
 import { serveConnection } from './serve-connection.ts';
 import { turnstile } from './turnstile.ts';
+import { VerifiedPasswords } from './verified-passwords.ts';
 
 export interface GatewayOptions {
   /** Where to listen; port 0 takes a free one. An IPv6 address is skipped where the machine has no IPv6. */
@@ -53,13 +56,16 @@ export type GatewayLimits = {
     | 'flush_timeout_ms'
     | 'linger_timeout_ms'
     | 'unauthenticated_connections'
-    | 'sessions_per_endpoint']: number;
+    | 'sessions_per_endpoint'
+    | 'sql_request_bytes'
+    | 'sql_response_bytes']: number;
 };
 
 export interface Gateway {
   readonly addresses: readonly AddressInfo[];
   /** For the HTTP server that shares its port with the gateway. */
   readonly upgrade: UpgradeHandler;
+  readonly request: SqlHandler;
   /** Clients of an endpoint that have logged in and are still connected, those that wait for its wake included. */
   sessionCount(id: EndpointId): number;
   /** Stops accepting, closes every connection, and resolves once all are closed. */
@@ -80,6 +86,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     directory: options.directory,
     mock_secret: options.mock_secret ?? randomBytes(32),
     hashing: turnstile(HASHING_WIDTH),
+    passwords: new VerifiedPasswords({
+      capacity: LIMITS.verified_passwords,
+      lifetime_ms: LIMITS.verified_password_ms,
+    }),
     domain: options.domain,
     require_tls: options.require_tls,
     waker: options.waker,
@@ -120,10 +130,16 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     connections.track(serve(stream, receive, newRecord(peerOf(request.socket), 'websocket')));
   });
 
+  const request = sqlHandler({
+    ...{ connections, logger: options.logger, onSessionEnd: options.onSessionEnd },
+    context: { ...shared, limits, servers: keptServers(options.waker, stopping.signal) },
+  });
+
   const servers = await listen(options, accept);
   return {
     addresses: servers.map((server) => server.address() as AddressInfo),
     upgrade,
+    request,
     sessionCount: (id) => connections.sessionCount(id),
     async stop() {
       for (const server of servers) server.close();

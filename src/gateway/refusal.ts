@@ -11,13 +11,21 @@ export class Refusal extends Error {
   /** SQLSTATE */
   readonly code: string;
   readonly hint: string | undefined;
+  /** Over HTTP, where the kind does not tell. */
+  readonly http_status: number | undefined;
 
-  constructor(kind: ErrorKind, code: string, message: string, options: ErrorOptions & { hint?: string } = {}) {
+  constructor(
+    kind: ErrorKind,
+    code: string,
+    message: string,
+    options: ErrorOptions & { hint?: string; http_status?: number } = {},
+  ) {
     super(message, options);
     this.name = 'Refusal';
     this.kind = kind;
     this.code = code;
     this.hint = options.hint;
+    this.http_status = options.http_status;
   }
 }
 
@@ -83,6 +91,27 @@ export const refusals = {
   handshakeTimeout: () => new Refusal('user', '57014', 'The startup packet did not arrive in time'),
   directTlsWithoutAlpn: () =>
     new Refusal('user', '08P01', 'A direct TLS connection must negotiate the ALPN protocol `postgresql`.'),
+  copyOverHttp: () =>
+    new Refusal('user', '0A000', 'COPY from or to the client is not available over HTTP.', {
+      hint: 'Use a WebSocket or a direct connection.',
+    }),
+  requestTooLarge: (limit_bytes: number) =>
+    new Refusal('user', '54000', `request is too large (max is ${limit_bytes} bytes)`, { http_status: 413 }),
+  requestTimeout: () => new Refusal('user', '57014', 'The request did not arrive in time', { http_status: 408 }),
+  responseTooLarge: (limit_bytes: number) =>
+    new Refusal('user', '54000', `response is too large (max is ${limit_bytes} bytes)`, { http_status: 507 }),
+  tooMuchHeld: () =>
+    new Refusal('ratelimit', '53200', 'Too many large requests at the same time. Please try again later.', {
+      http_status: 503,
+    }),
+  passwordMissing: () =>
+    new Refusal('user', '28000', 'missing authentication credentials: required password', {
+      hint: 'The connection string names no password.',
+    }),
+  connectionStringMissing: () => new Refusal('user', '08P01', 'The header Neon-Connection-String is missing.'),
+  methodNotAllowed: (method: string) =>
+    new Refusal('user', '08P01', `${method} is not allowed here: use POST`, { http_status: 405 }),
+  replicationOverHttp: () => new Refusal('user', '0A000', 'Replication is not available over HTTP.'),
   physicalReplication: () =>
     new Refusal('user', '0A000', 'Physical replication is not available through the gateway', {
       hint: 'Use logical replication: `replication=database`.',

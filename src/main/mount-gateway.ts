@@ -1,11 +1,20 @@
-import type { Server } from 'node:http';
+import type { RequestListener, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Gateway } from '../gateway/gateway.ts';
 
 const NOT_FOUND = 'HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
 
-/** Lets the gateway have its part of what comes to an HTTP server: WebSockets. */
-export function mountGateway(server: Server, gateway: Pick<Gateway, 'upgrade'>): void {
+/**
+ * Lets the gateway have its part of what comes to an HTTP server, WebSockets and SQL, before anybody else sees it: what a
+ * framework does for each request would be a good part of what a query costs.
+ */
+export function mountGateway(server: Server, gateway: Pick<Gateway, 'upgrade' | 'request'>): void {
+  const others = server.listeners('request') as RequestListener[];
+  server.removeAllListeners('request');
+  server.on('request', (request, response) => {
+    if (gateway.request(request, response)) return;
+    for (const other of others) other(request, response);
+  });
   // Who offers to go on in HTTP/2, as curl does, is served as if nothing had been offered.
   const upgrades = server as Server & {
     shouldUpgradeCallback: (request: { headers: { upgrade?: string } }) => boolean;

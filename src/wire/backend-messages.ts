@@ -25,12 +25,18 @@ function fieldsBody({ severity, code, message: text, detail, hint }: ErrorFields
   return Buffer.from(`${body}\0`, 'utf8');
 }
 
-/** The fields of an ErrorResponse or NoticeResponse; tolerant, since it may come from any server version. */
-export function parseErrorFields(body: Buffer): ErrorFields {
+/** All fields of an ErrorResponse or NoticeResponse, by their letters. */
+export function parseFieldLetters(body: Buffer): ReadonlyMap<string, string> {
   const found = new Map<string, string>();
   for (const part of body.toString('utf8').split('\0')) {
     if (part.length > 0) found.set(part[0]!, part.slice(1));
   }
+  return found;
+}
+
+/** The fields of an ErrorResponse or NoticeResponse; tolerant, since it may come from any server version. */
+export function parseErrorFields(body: Buffer): ErrorFields {
+  const found = parseFieldLetters(body);
   return {
     severity: found.get('V') ?? found.get('S') ?? 'ERROR',
     code: found.get('C') ?? 'XX000',

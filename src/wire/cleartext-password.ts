@@ -6,12 +6,28 @@ import { hmac, KEY_BYTES, type ScramKeys, sha256 } from './scram.ts';
 
 const derive = promisify(pbkdf2);
 
-/** The keys that a password gives under a verifier; undefined when it does not fit. Runs in Node's thread pool. */
-export async function keysFromPassword(password: string, verifier: ScramVerifier): Promise<ScramKeys | undefined> {
+/**
+ * The keys that a password gives under a verifier; undefined when it does not fit. Runs in Node's thread pool.
+ *
+ * @param onFit hears of the form of the password that fits, and what it was derived to
+ */
+export async function keysFromPassword(
+  password: string,
+  verifier: ScramVerifier,
+  onFit?: (form: string, salted: Buffer) => void,
+): Promise<ScramKeys | undefined> {
   for (const form of passwordForms(password)) {
     const salted = await derive(form, verifier.salt, verifier.iterations, KEY_BYTES, 'sha256');
-    const clientKey = hmac(salted, 'Client Key');
-    if (timingSafeEqual(sha256(clientKey), verifier.storedKey)) return { clientKey, serverKey: verifier.serverKey };
+    const keys = keysFromSalted(salted, verifier);
+    if (!keys) continue;
+    onFit?.(form, salted);
+    return keys;
   }
   return undefined;
+}
+
+/** The keys that the outcome of a derivation gives under a verifier; undefined when it does not fit. */
+export function keysFromSalted(salted: Buffer, { storedKey, serverKey }: ScramVerifier): ScramKeys | undefined {
+  const clientKey = hmac(salted, 'Client Key');
+  return timingSafeEqual(sha256(clientKey), storedKey) ? { clientKey, serverKey } : undefined;
 }

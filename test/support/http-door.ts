@@ -11,7 +11,9 @@ export interface HttpDoor extends AsyncDisposable {
 }
 
 export async function openHttpDoor(gateway: Gateway): Promise<HttpDoor> {
-  const server = createServer();
+  const server = createServer((request, response) => {
+    if (!gateway.request(request, response)) response.writeHead(404).end();
+  });
   server.on('upgrade', (request, socket, head) => {
     if (!gateway.upgrade(request, socket, head)) socket.destroy();
   });

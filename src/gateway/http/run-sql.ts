@@ -1,0 +1,126 @@
+import { parseFieldLetters } from '../../wire/backend-messages.ts';
+import {
+  parseCommandTag,
+  parseRowDescription,
+  statementMessages,
+  type TextStatement,
+} from '../../wire/extended-query.ts';
+import { ProtocolError } from '../../wire/message.ts';
+import { refusals } from '../refusal.ts';
+import { type JsonPieces, type ResultWriter, resultWriter } from './result-json.ts';
+import type { ServerLease } from './server-lease.ts';
+import type { SqlOptions, SqlRequest } from './sql-request.ts';
+
+/** In no transaction, in one, in one that has failed. */
+type TransactionStatus = 'I' | 'T' | 'E';
+
+export interface SqlOutcome {
+  /** What the server said of the first statement that failed, by the letters of its fields. */
+  readonly failure: ReadonlyMap<string, string> | undefined;
+  /** `gone`: the connection is of no more use. */
+  readonly status: TransactionStatus | 'gone';
+}
+
+interface RunOptions {
+  readonly pieces: JsonPieces;
+  /** Of one row. */
+  readonly limit_bytes: number;
+}
+
+const statement = (sql: string): TextStatement => ({ sql, parameters: [] });
+
+/**
+ * Runs what a request asks for and writes the results to `pieces` as they come. A batch is one transaction, which is rolled
+ * back by its first failure. Rejects when the answer is incomplete: what the server does then is not known.
+ *
+ * @param server a connection on which nothing is under way
+ */
+export async function runSql(
+  server: ServerLease,
+  { batch, statements }: SqlRequest,
+  options: SqlOptions,
+  run: RunOptions,
+): Promise<SqlOutcome> {
+  const writers = statements.map(({ array_mode }) =>
+    resultWriter(run.pieces, { raw_text: options.raw_text, array_mode }),
+  );
+  if (!batch) return runStatements(server, statements, writers, run);
+  run.pieces.add('{"results":[');
+  // In one go: the server skips everything behind what fails, this beginning included.
+  const outcome = await runStatements(server, [statement(options.begin), ...statements], [SILENT, ...writers], run);
+  run.pieces.add(']}');
+  if (outcome.status === 'gone') return outcome;
+  // An answer that is too large is found out before anything is kept.
+  run.pieces.flush();
+  const end = statement(outcome.failure ? 'ROLLBACK' : 'COMMIT');
+  const ended = await runStatements(server, [end], [SILENT], run);
+  return { failure: outcome.failure ?? ended.failure, status: ended.status };
+}
+
+const SILENT: ResultWriter = { fields: () => undefined, row: () => undefined, end: () => undefined };
+
+/** Severities of errors that end the session. */
+const ENDING = new Set(['FATAL', 'PANIC']);
+
+const type = (letter: string): number => letter.charCodeAt(0);
+const TYPES = {
+  rowDescription: type('T'),
+  dataRow: type('D'),
+  commandComplete: type('C'),
+  emptyQuery: type('I'),
+  readyForQuery: type('Z'),
+  error: type('E'),
+  copyIn: type('G'),
+  copyOut: type('H'),
+  copyBoth: type('W'),
+};
+
+async function runStatements(
+  server: ServerLease,
+  statements: readonly TextStatement[],
+  writers: readonly ResultWriter[],
+  { pieces, limit_bytes }: RunOptions,
+): Promise<SqlOutcome> {
+  let failure: ReadonlyMap<string, string> | undefined;
+  let at = 0;
+  const ended = (command: string, rows: number | null) => {
+    const writer = writers[at++];
+    if (writer === SILENT) return;
+    writer!.end(command, rows);
+    if (at < writers.length) pieces.add(',');
+  };
+  const onMessage = (type: number, body: Buffer) => {
+    switch (type) {
+      case TYPES.dataRow:
+        return writers[at]!.row(body);
+      case TYPES.rowDescription:
+        return writers[at]!.fields(parseRowDescription(body));
+      case TYPES.commandComplete: {
+        const { command, rows } = parseCommandTag(body);
+        return ended(command, rows);
+      }
+      case TYPES.emptyQuery:
+        return ended('', null);
+      case TYPES.error:
+        failure ??= parseFieldLetters(body);
+        return;
+      case TYPES.copyIn:
+      case TYPES.copyOut:
+      case TYPES.copyBoth:
+        throw refusals.copyOverHttp();
+    }
+  };
+  server.send(statementMessages(statements));
+  try {
+    for (;;) {
+      const { type, body } = await server.receive(limit_bytes);
+      if (type === TYPES.readyForQuery) return { failure, status: body.toString('latin1') as TransactionStatus };
+      onMessage(type, body);
+    }
+  } catch (error) {
+    // What it said before it closed is what happened.
+    if (failure && ENDING.has(failure.get('V') ?? '')) return { failure, status: 'gone' };
+    if (error instanceof ProtocolError) throw refusals.responseTooLarge(limit_bytes);
+    throw error;
+  }
+}
