@@ -42,6 +42,20 @@ const READING = `
     (SELECT extract(epoch FROM pg_catalog.clock_timestamp() - max(state_change)) * 1000 FROM customer)::float8 AS idle_ms
   FROM counted`;
 
+const END_TIMEOUT_MS = 2_000;
+
+/** Ends everybody's sessions but the platform's, as a stop does (57P01), and waits a while until each is gone. */
+export async function endClients(session: Session): Promise<void> {
+  // First all at once, then again to wait for them: the wait of each is the server's own.
+  for (const timeout_ms of [0, END_TIMEOUT_MS]) {
+    await session.query(
+      `SELECT pg_catalog.pg_terminate_backend(pid, $2) FROM pg_catalog.pg_stat_activity
+        WHERE backend_type IN ('client backend', 'walsender') AND usename IS DISTINCT FROM $1`,
+      [PLATFORM_ROLE, timeout_ms],
+    );
+  }
+}
+
 /**
  * Reads whether the compute is used, and when it last was. The session must not be inside a transaction, where the
  * server would show the same statistics again. A session of ours to a customer's database counts as a new session:

@@ -71,13 +71,12 @@ describe('a restored branch', { timeout: 600_000 }, () => {
   it('cuts a session off once, and serves the next one from then on', async () => {
     const child = await createChild();
     const session = await connect(child.uri);
-    let ends = 0;
-    session.on('error', () => {
-      ends += 1;
-    });
+    const ends: string[] = [];
+    session.on('error', (error: Error & { code?: string }) => ends.push(error.code ?? error.message));
     await session.query("insert into held values ('child')");
     await restore(child, { source_branch_id: parent.branch_id });
-    await until(() => ends > 0, { what: 'the session to end' });
+    await until(() => ends.length > 0, { what: 'the session to end' });
+    assert.equal(ends[0], '57P01', 'as by any stop of a server');
     const [next, other] = [await connect(child.uri), await connect(child.uri)];
     let later = 0;
     for (const one of [next, other]) one.on('error', () => (later += 1));

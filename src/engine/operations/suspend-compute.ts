@@ -1,7 +1,9 @@
-import { type ActivityCounters, readActivity } from '../../postgres/activity.ts';
+import type { ComputeRef } from '../../drivers/compute/contract.ts';
+import { type ActivityCounters, endClients, readActivity } from '../../postgres/activity.ts';
 import {
   type EndpointFacts,
   findEndpointFacts,
+  findTimeline,
   observeEndpointStopped,
   observeEndpointStopping,
 } from '../../store/observations.ts';
@@ -31,20 +33,24 @@ export interface SuspendArguments {
 export const suspendCompute: RunOperation = async (ctx, operation, signal) => {
   const facts = await findEndpointFacts(ctx.store, operation.endpoint_id!);
   if (!facts?.compute) return 'skipped';
+  const timeline = facts.serves_timeline_id ? await findTimeline(ctx.store, facts.serves_timeline_id) : undefined;
+  // A restore put another in its place, and nobody keeps it.
+  const given_up = timeline?.deleted_at != null;
   if ((await ctx.compute.observe(facts.compute)).state === 'running') {
     await observeEndpointStopping(ctx.store, facts.id, true);
     stopPoint('suspend_compute:stopping');
     const wanted = facts.deleted_at === null && !facts.disabled;
-    await prepareStop(ctx, { id: facts.id, compute: facts.compute }, signal);
+    if (given_up) await partWithClients(ctx, facts.compute, signal);
+    else await prepareStop(ctx, { id: facts.id, compute: facts.compute }, signal);
     if (wanted && (await isInUse(ctx, facts, operation.arguments, signal))) {
       await observeEndpointStopping(ctx.store, facts.id, false);
       return 'skipped';
     }
-    await ctx.compute.ensureStopped(facts.compute, 'staged');
+    await ctx.compute.ensureStopped(facts.compute, given_up ? 'immediate' : 'staged');
     stopPoint('suspend_compute:stopped');
   }
   await observeEndpointStopped(ctx.store, facts.id);
-  if (facts.type === 'read_write' && facts.serves_timeline_id && !facts.ephemeral_of) {
+  if (facts.type === 'read_write' && facts.serves_timeline_id && !facts.ephemeral_of && !given_up) {
     await takeInStopped(ctx, facts.serves_timeline_id).catch((error) => {
       ctx.logger.warn({ endpoint_id: facts.id, err: error }, 'the log of a stopped server is taken in later');
     });
@@ -55,6 +61,17 @@ export const suspendCompute: RunOperation = async (ctx, operation, signal) => {
   }
   return 'finished';
 };
+
+/** Before a stop that writes nothing out: whoever is connected hears an orderly end, as of any stop. */
+async function partWithClients(ctx: EngineContext, compute: ComputeRef, signal: AbortSignal): Promise<void> {
+  const patience = AbortSignal.any([signal, AbortSignal.timeout(LOOK_TIMEOUT_MS)]);
+  try {
+    await using session = await sessions(ctx, compute, patience)('postgres');
+    await endClients(session);
+  } catch (error) {
+    ctx.logger.warn({ endpoint_id: compute.id, err: error }, 'clients could not be told of a stop');
+  }
+}
 
 /** True when a compute that was said to be idle is in use. */
 async function isInUse(
