@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { TLSSocket } from 'node:tls';
+import type { TLSSocket } from 'node:tls';
 import { LIMITS } from '../domain/limits.ts';
 import type { BackendKey } from '../wire/backend-messages.ts';
 import { ProtocolError } from '../wire/message.ts';
@@ -8,6 +8,7 @@ import { type FirstPacket, type Startup, takeFirstPacket } from '../wire/startup
 import { ByteChannel } from './byte-channel.ts';
 import type { Certificates } from './certificates.ts';
 import { ClientGone, refusals } from './refusal.ts';
+import { upgradeToTls } from './upgrade-to-tls.ts';
 
 /** How a connection is encrypted. */
 export interface TlsSession {
@@ -107,43 +108,10 @@ async function upgrade(
   channel: ByteChannel,
   certificates: Certificates,
 ): Promise<{ socket: TLSSocket; tls: TlsSession; servername: string | undefined }> {
-  let served = await certificates.forName(undefined);
   const plain = channel.stream as Socket;
   const rest = channel.release();
   if (plain.destroyed) throw new ClientGone();
   if (rest.length > 0) plain.unshift(rest);
-  const socket = new TLSSocket(plain, {
-    isServer: true,
-    secureContext: served.context,
-    ALPNProtocols: [ALPN_PROTOCOL],
-    SNICallback(servername, callback) {
-      certificates.forName(servername).then(
-        (found) => {
-          served = found;
-          callback(null, found.context);
-        },
-        (error) => callback(error),
-      );
-    },
-  });
-  await secured(socket);
-  const servername = (socket as { servername?: string | false | null }).servername || undefined;
-  return { socket, tls: { protocol: socket.getProtocol(), channelBinding: served.channelBinding }, servername };
-}
-
-function secured(socket: TLSSocket): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let cause: Error | undefined;
-    const remember = (error: Error) => {
-      cause = error;
-    };
-    // Before the handshake is done, Node tells of its failure only by this event, and then closes.
-    socket.on('_tlsError', remember);
-    socket.on('error', remember);
-    socket.once('close', () => reject(new ClientGone({ cause })));
-    socket.once('secure', () => {
-      socket.off('_tlsError', remember);
-      resolve();
-    });
-  });
+  const { socket, servername, channelBinding } = await upgradeToTls(plain, certificates, ALPN_PROTOCOL);
+  return { socket, tls: { protocol: socket.getProtocol(), channelBinding }, servername };
 }

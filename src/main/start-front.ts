@@ -1,17 +1,18 @@
 import { join } from 'node:path';
-import type { FastifyBaseLogger } from 'fastify';
+import Fastify, { type FastifyBaseLogger } from 'fastify';
 import type { ActionContext } from '../actions/context.ts';
 import { createApi } from '../api/server.ts';
+import { LIMITS } from '../domain/limits.ts';
 import type { Settings } from '../domain/settings.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { learnOnDemand } from '../engine/learn.ts';
 import { type Certificates, fileCertificates, localCertificates } from '../gateway/certificates.ts';
-import { type Gateway, startGateway } from '../gateway/gateway.ts';
+import { type GatewayOptions, startGateway } from '../gateway/gateway.ts';
 import type { Change, ChangeListener } from '../store/changes.ts';
 import type { Log } from '../watch/log-fields.ts';
 import { createDirectory } from './directory.ts';
 import { listenApi } from './listen-api.ts';
-import { mountGateway } from './mount-gateway.ts';
+import { type Gate, mountGateway } from './mount-gateway.ts';
 import { createSchemaReader } from './schema-reader.ts';
 import { createWaker } from './waker.ts';
 
@@ -43,39 +44,26 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     learn: learnOnDemand(engine),
   });
   const waker = createWaker(context, engine.compute, directory);
-  let gateway: Gateway | undefined;
-  let gateway_address: string | undefined;
-  if (settings.roles.includes('gateway')) {
-    gateway = await startGateway({
-      listen: settings.listen.map((host) => ({ host, port: settings.pg_port })),
-      domain: settings.domain,
-      require_tls: settings.require_tls,
-      certificates: await certificatesOf(settings, options.directory),
-      directory,
-      waker,
-      logger: logger.child({ room: 'gateway' }),
-      mock_secret: context.vault.derive('answers to unknown roles'),
-    });
-    undo.defer(() => gateway!.stop());
-    gateway_address = `${settings.domain}:${settings.pg_port}`;
-  }
-  let api_url: string | undefined;
-  if (settings.roles.includes('api')) {
+  const gate = settings.roles.includes('gateway') ? await openGate(context, options, { directory, waker }) : undefined;
+  undo.defer(() => gate?.gateway.stop());
+  const serves_api = settings.roles.includes('api');
+  let listening: Awaited<ReturnType<typeof listenApi>> | undefined;
+  if (serves_api || gate) {
     // Every log of ours is one of pino's, which is what Fastify takes.
     const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
     const schemas = createSchemaReader(waker);
-    const api = await createApi({ context: { ...context, schemas }, ready: options.ready, logger: log });
-    if (gateway) mountGateway(api.server, gateway);
-    const listening = await listenApi(api, settings.listen, settings.api_port);
-    undo.defer(() => listening.close());
-    // First of all: the HTTP server closes when the last of its connections has.
-    undo.defer(() => gateway?.stop());
-    api_url = `http://${settings.domain}:${listening.port}`;
+    const apiOptions = { context: { ...context, schemas }, ready: options.ready, logger: log };
+    const http = serves_api ? await createApi(apiOptions) : Fastify({ requestTimeout: LIMITS.request_timeout_ms });
+    if (gate) mountGateway(http.server, gate);
+    listening = await listenApi(http, settings.listen, settings.api_port);
+    undo.defer(() => listening?.close());
+    // First of all: an HTTP server has closed when the last of its connections has.
+    undo.defer(() => gate?.gateway.stop());
   }
   const stopping = undo.move();
   return {
-    api_url,
-    gateway_address,
+    api_url: serves_api ? `http://${settings.domain}:${listening!.port}` : undefined,
+    gateway_address: gate && `${settings.domain}:${settings.pg_port}`,
     hear: (change) => {
       directory.hear(change);
       waker.hear(change);
@@ -86,6 +74,24 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     },
     stop: () => stopping.disposeAsync(),
   };
+}
+
+async function openGate(
+  { vault }: ActionContext,
+  { settings, logger, directory: dataDirectory }: FrontOptions,
+  parts: Pick<GatewayOptions, 'directory' | 'waker'>,
+): Promise<Gate> {
+  const certificates = await certificatesOf(settings, dataDirectory);
+  const gateway = await startGateway({
+    listen: settings.listen.map((host) => ({ host, port: settings.pg_port })),
+    domain: settings.domain,
+    require_tls: settings.require_tls,
+    certificates,
+    ...parts,
+    logger: logger.child({ room: 'gateway' }),
+    mock_secret: vault.derive('answers to unknown roles'),
+  });
+  return { gateway, certificates };
 }
 
 /** The operator's certificate where one is given, else those of the local authority. */

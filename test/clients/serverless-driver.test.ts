@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { request } from 'node:https';
+import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { neon, neonConfig, Pool } from '@neondatabase/serverless';
+import { WebSocket } from 'ws';
+import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+
+/** The serverless driver as people use it, on connection strings as the API gives them. */
+describe('the serverless driver', { timeout: 300_000 }, () => {
+  let coppice: TestCoppice;
+  let project: string;
+  let endpoint: string;
+  let uri: string;
+
+  before(async () => {
+    coppice = await startCoppice();
+    const made = await coppice.must('POST', '/projects', { project: { name: 'edge' } });
+    project = made.project.id;
+    endpoint = made.endpoints[0].id;
+    uri = made.connection_uris[0].connection_uri;
+    await coppice.settled(project);
+  });
+  after(async () => {
+    await coppice?.stop();
+    if (coppice) await removeDataDirectory(coppice.data_directory);
+  });
+  beforeEach(() => {
+    Object.assign(neonConfig, {
+      fetchEndpoint: () => `http://localhost:${coppice.api_port}/sql`,
+      fetchFunction: undefined,
+      wsProxy: `localhost:${coppice.api_port}/v2`,
+      useSecureWebSocket: false,
+      webSocketConstructor: undefined,
+    });
+  });
+
+  const sleep = async () => {
+    await coppice.must('POST', `/projects/${project}/endpoints/${endpoint}/suspend`);
+    await coppice.settled(project);
+    const shown = await coppice.must('GET', `/projects/${project}/endpoints/${endpoint}`);
+    assert.equal(shown.endpoint.current_state, 'idle');
+  };
+  const withPool = async <T>(use: (pool: Pool) => Promise<T>): Promise<T> => {
+    const pool = new Pool({ connectionString: uri });
+    pool.on('error', () => undefined);
+    try {
+      return await use(pool);
+    } finally {
+      await pool.end();
+    }
+  };
+
+  it('works over HTTP', async () => {
+    const sql = neon(uri);
+    const [, made, rows] = await sql.transaction([
+      sql`CREATE TABLE notes (id int PRIMARY KEY, text text)`,
+      sql`INSERT INTO notes VALUES (1, ${'one'}), (2, ${'two'})`,
+      sql`SELECT * FROM notes ORDER BY id`,
+    ]);
+    assert.deepEqual(made, []);
+    assert.deepEqual(rows, [
+      { id: 1, text: 'one' },
+      { id: 2, text: 'two' },
+    ]);
+    const full = await sql.query('SELECT id FROM notes WHERE id = $1', [2], { fullResults: true, arrayMode: true });
+    assert.deepEqual([full.rows, full.rowCount, full.command], [[[2]], 1, 'SELECT']);
+    await assert.rejects(sql`INSERT INTO notes VALUES (1)`, { code: '23505', table: 'notes' });
+  });
+
+  it('works over a WebSocket', async () => {
+    await withPool(async (pool) => {
+      const client = await pool.connect();
+      await client.query('BEGIN');
+      await client.query('INSERT INTO notes VALUES ($1, $2)', [3, 'three']);
+      await client.query('ROLLBACK');
+      client.release();
+      assert.equal((await pool.query('SELECT count(*)::int AS count FROM notes')).rows[0].count, 2);
+    });
+  });
+
+  it('wakes a compute that sleeps, over either', async () => {
+    await sleep();
+    assert.deepEqual(await neon(uri)`SELECT count(*)::int AS count FROM notes`, [{ count: 2 }]);
+    await sleep();
+    await withPool(async (pool) => {
+      assert.deepEqual((await pool.query('SELECT count(*)::int AS count FROM notes')).rows, [{ count: 2 }]);
+    });
+    await sleep();
+    assert.deepEqual(await neon(uri)`SELECT count(*)::int AS count FROM notes`, [{ count: 2 }]);
+  });
+
+  it('does not wake a compute with a wrong password', async () => {
+    await sleep();
+    const wrong = uri.replace(/:[^:@]*@/, ':npg_wrong@');
+    await assert.rejects(neon(wrong)`SELECT 1`, { code: '28P01' });
+    const shown = await coppice.must('GET', `/projects/${project}/endpoints/${endpoint}`);
+    assert.equal(shown.endpoint.current_state, 'idle');
+  });
+
+  it('finds its way by its own rules, with certificates that it checks', async () => {
+    const ca = await readFile(join(coppice.data_directory, 'certificates/ca.crt'), 'utf8');
+    const { host } = new URL(uri.replace(/^postgresql/, 'http'));
+    const asked: string[] = [];
+    // In place of DNS and of port 443, which a test cannot have.
+    const connect = { ca, host: '127.0.0.1', port: coppice.api_port };
+    Object.assign(neonConfig, {
+      fetchEndpoint: (name: string) => `https://${name.replace(/^[^.]+/, 'api')}/sql`,
+      fetchFunction: async (
+        url: string,
+        { method, body, headers }: { method: string; body: string; headers: object },
+      ) => {
+        asked.push(url);
+        const servername = new URL(url).hostname;
+        const sent = request({
+          ...connect,
+          method,
+          path: '/sql',
+          servername,
+          headers: { ...headers, host: servername },
+        });
+        const { promise, resolve, reject } = Promise.withResolvers<Response>();
+        sent.on('error', reject).on('response', async (got) => {
+          resolve(new Response(await buffer(got), { status: got.statusCode! }));
+        });
+        sent.end(body);
+        return promise;
+      },
+      wsProxy: (name: string) => `${name}/v2`,
+      useSecureWebSocket: true,
+      webSocketConstructor: class extends WebSocket {
+        constructor(url: string) {
+          asked.push(url);
+          const { hostname, pathname } = new URL(url);
+          const options = { ca, servername: hostname, headers: { host: hostname } };
+          super(`wss://127.0.0.1:${coppice.api_port}${pathname}`, undefined, options);
+        }
+      },
+    });
+    assert.deepEqual(await neon(uri)`SELECT 1 AS one`, [{ one: 1 }]);
+    // Without the option the host alone tells.
+    uri = uri.replace(/\?.*/, '');
+    await withPool(async (pool) => assert.deepEqual((await pool.query('SELECT 2 AS two')).rows, [{ two: 2 }]));
+    assert.deepEqual(asked, ['https://api.localhost/sql', `wss://${host.replace(/:\d+$/, '')}/v2`]);
+  });
+
+  it('shares its port with the API, which speaks TLS there as well', async () => {
+    const ca = await readFile(join(coppice.data_directory, 'certificates/ca.crt'), 'utf8');
+    const sent = request({ ca, host: '127.0.0.1', port: coppice.api_port, servername: 'localhost', path: '/healthz' });
+    const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
+    sent.on('error', reject).on('response', (got) => resolve(got.resume().statusCode));
+    sent.end();
+    assert.equal(await promise, 200);
+    const plain = await fetch(`http://localhost:${coppice.api_port}/healthz`);
+    assert.equal(plain.status, 200);
+  });
+});
