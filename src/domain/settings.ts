@@ -69,7 +69,8 @@ export const SETTINGS = {
   api_port: {
     type: 'port',
     default: '7432',
-    description: 'HTTP: the management API under `/api/v2`, `/healthz` and `/readyz`. 0 picks a free port.',
+    description:
+      'HTTP and HTTPS: the management API under `/api/v2`, SQL at `/sql` and in WebSockets, `/healthz` and `/readyz`. 0 picks a free port.',
   },
   pg_port: {
     type: 'port',
