@@ -56,5 +56,8 @@ export const RESERVED_CONNECTIONS = 7;
 /** Sessions that customers may have at once. */
 export const customerConnections = (range: ComputeRange): number => maxConnections(range) - RESERVED_CONNECTIONS;
 
+/** Of `max_connections`, what the pools of an endpoint may have: nine tenths, so that direct connections find room. */
+export const pooledConnections = (range: ComputeRange): number => Math.floor(maxConnections(range) * 0.9);
+
 /** The share of RAM the platform's file cache may use; for us the page cache, told through `effective_cache_size`. */
 export const cacheBytes = (size: ComputeUnits): number => ramBytes(size) * 0.75;

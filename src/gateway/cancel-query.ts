@@ -4,8 +4,14 @@ import type { BackendKey } from '../wire/backend-messages.ts';
 import { cancelRequest } from '../wire/frontend-messages.ts';
 import type { Waker } from './contract.ts';
 
-/** What a client's cancel key stands for: a session of a compute. */
+/** What a client's cancel key stands for. */
 export interface CancelTarget {
+  /** Resolves once the request has been passed on, or there was nothing to cancel. */
+  cancel(): Promise<void>;
+}
+
+/** A session of a compute. */
+export interface ComputeSessionName {
   readonly endpoint_id: EndpointId;
   /** The key that the compute gave. */
   readonly key: BackendKey;
@@ -15,7 +21,7 @@ export interface CancelTarget {
  * Asks a compute to cancel what a session of it does. Resolves once the compute has taken the request, or when it could
  * not be asked: by the protocol nobody is told which.
  */
-export async function cancelQuery({ endpoint_id, key }: CancelTarget, waker: Waker): Promise<void> {
+export async function cancelQuery({ endpoint_id, key }: ComputeSessionName, waker: Waker): Promise<void> {
   const stream = await waker.dial(endpoint_id).catch(() => undefined);
   if (!stream) return;
   await new Promise<void>((resolve) => {

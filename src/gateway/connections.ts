@@ -4,12 +4,26 @@ import { refusals } from './refusal.ts';
 
 export type Admission = 'admitted' | 'refused' | 'dropped';
 
+/** What a session counts against. */
+export interface SessionKind {
+  readonly pooled: boolean;
+  /** Bound of the endpoint's server, if it has one of ours. */
+  readonly sessions_max?: number;
+  /** Server connections that pools have. */
+  readonly pool_servers: number;
+}
+
+const SHARES_SERVERS: SessionKind = { pooled: true, pool_servers: 0 };
+
 /** Counts a gateway's connections and keeps them within bounds. */
 export class Connections {
   readonly #limits: { readonly unauthenticated_connections: number; readonly sessions_per_endpoint: number };
   readonly #unauthenticated = new Set<ConnectionRecord>();
   readonly #endpoints = new Map<ConnectionRecord, EndpointId>();
   readonly #sessions = new Map<EndpointId, number>();
+  /** Those among them that take a connection of the server each. */
+  readonly #direct = new Map<EndpointId, number>();
+  readonly #directRecords = new Set<ConnectionRecord>();
   readonly #open = new Set<Promise<void>>();
 
   constructor(limits: { readonly unauthenticated_connections: number; readonly sessions_per_endpoint: number }) {
@@ -32,13 +46,22 @@ export class Connections {
   }
 
   /** Moves a connection from the crowd at the door to its endpoint's sessions. Throws a Refusal when those are too many. */
-  authenticated(record: ConnectionRecord, id: EndpointId, sessions_max?: number): void {
+  authenticated(
+    record: ConnectionRecord,
+    id: EndpointId,
+    { pooled, sessions_max, pool_servers }: SessionKind = SHARES_SERVERS,
+  ): void {
     const count = this.sessionCount(id);
-    if (sessions_max !== undefined && count >= sessions_max) throw refusals.tooManyClients();
+    const full = sessions_max !== undefined && this.directCount(id) + pool_servers >= sessions_max;
+    if (full && !pooled) throw refusals.tooManyClients();
     if (count >= this.#limits.sessions_per_endpoint) throw refusals.tooManySessions();
     this.#unauthenticated.delete(record);
     this.#endpoints.set(record, id);
     this.#sessions.set(id, count + 1);
+    if (!pooled) {
+      this.#directRecords.add(record);
+      this.#direct.set(id, this.directCount(id) + 1);
+    }
   }
 
   ended(record: ConnectionRecord): void {
@@ -46,16 +69,26 @@ export class Connections {
     const id = this.#endpoints.get(record);
     if (id === undefined) return;
     this.#endpoints.delete(record);
-    const left = this.sessionCount(id) - 1;
-    if (left > 0) this.#sessions.set(id, left);
-    else this.#sessions.delete(id);
+    countDown(this.#sessions, id);
+    if (this.#directRecords.delete(record)) countDown(this.#direct, id);
   }
 
   sessionCount(id: EndpointId): number {
     return this.#sessions.get(id) ?? 0;
   }
 
+  /** Sessions of direct hosts. */
+  directCount(id: EndpointId): number {
+    return this.#direct.get(id) ?? 0;
+  }
+
   async allEnded(): Promise<void> {
     while (this.#open.size > 0) await Promise.allSettled(this.#open);
   }
+}
+
+function countDown(counts: Map<EndpointId, number>, id: EndpointId): void {
+  const left = (counts.get(id) ?? 0) - 1;
+  if (left > 0) counts.set(id, left);
+  else counts.delete(id);
 }

@@ -21,6 +21,8 @@ export interface EndpointEntry {
   readonly state: 'running' | 'stopping' | 'stopped';
   /** More sessions are refused; undefined: the server knows its own bound. */
   readonly sessions_max?: number;
+  /** Server connections that the pools of the endpoint may have together. */
+  readonly pool_size?: number;
 }
 
 /** A point of a branch's past as a client wrote it, not yet read. */

@@ -16,8 +16,9 @@ import { keptServers } from './http/kept-servers.ts';
 import { type UpgradeHandler, webSockets } from './http/serve-web-sockets.ts';
 import { type SqlHandler, sqlHandler } from './http/sql-handler.ts';
 import { peerOf } from './peer.ts';
+import { Pools } from './pool/pools.ts';
 import { refusalResponse, refusals } from './refusal.ts';
-import { serveConnection } from './serve-connection.ts';
+import { type ConnectionContext, serveConnection } from './serve-connection.ts';
 import { turnstile } from './turnstile.ts';
 import { VerifiedPasswords } from './verified-passwords.ts';
 
@@ -57,6 +58,9 @@ export type GatewayLimits = {
     | 'linger_timeout_ms'
     | 'unauthenticated_connections'
     | 'sessions_per_endpoint'
+    | 'pool_wait_notice_ms'
+    | 'pool_wait_timeout_ms'
+    | 'pool_server_idle_ms'
     | 'sql_request_bytes'
     | 'sql_response_bytes']: number;
 };
@@ -82,22 +86,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const limits: GatewayLimits = { ...LIMITS, ...options.limits };
   const stopping = new AbortController();
   const connections = new Connections(limits);
-  const shared = {
-    directory: options.directory,
-    mock_secret: options.mock_secret ?? randomBytes(32),
-    hashing: turnstile(HASHING_WIDTH),
-    passwords: new VerifiedPasswords({
-      capacity: LIMITS.verified_passwords,
-      lifetime_ms: LIMITS.verified_password_ms,
-    }),
-    domain: options.domain,
-    require_tls: options.require_tls,
-    waker: options.waker,
-    cancelKeys: new CancelKeys<CancelTarget>(LIMITS.cancel_keys),
-    timeouts: limits,
-    raw_splice: options.raw_splice ?? true,
-    stopping: stopping.signal,
-  };
+  const shared = shareContext(options, limits, connections, stopping.signal);
+  const { pools } = shared;
 
   const accept = (socket: Socket) => {
     // Errors reach us as the end of the stream as well; without a listener they would end the process.
@@ -111,8 +101,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     const admission = connections.admit(record);
     if (admission === 'dropped') return void stream.destroy();
     let authenticated = false;
-    const onAuthenticated = (id: EndpointId, sessions_max?: number) => {
-      connections.authenticated(record, id, sessions_max);
+    const onAuthenticated: ConnectionContext['onAuthenticated'] = (id, options) => {
+      connections.authenticated(record, id, { ...options, pool_servers: pools.serverCount(id) });
       authenticated = true;
     };
     if (admission === 'refused') await refuse(stream, record, limits);
@@ -144,8 +134,35 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     async stop() {
       for (const server of servers) server.close();
       stopping.abort(refusals.shuttingDown());
+      pools.close(refusals.shuttingDown());
       await connections.allEnded();
     },
+  };
+}
+
+/** What all connections use. */
+function shareContext(options: GatewayOptions, limits: GatewayLimits, connections: Connections, stopping: AbortSignal) {
+  const pools = new Pools({
+    ...{ directory: options.directory, waker: options.waker, limits, stopping },
+    raw_splice: options.raw_splice ?? true,
+    directSessions: (id) => connections.directCount(id),
+  });
+  return {
+    directory: options.directory,
+    mock_secret: options.mock_secret ?? randomBytes(32),
+    hashing: turnstile(HASHING_WIDTH),
+    passwords: new VerifiedPasswords({
+      capacity: LIMITS.verified_passwords,
+      lifetime_ms: LIMITS.verified_password_ms,
+    }),
+    domain: options.domain,
+    require_tls: options.require_tls,
+    waker: options.waker,
+    pools,
+    cancelKeys: new CancelKeys<CancelTarget>(LIMITS.cancel_keys),
+    timeouts: limits,
+    raw_splice: options.raw_splice ?? true,
+    stopping,
   };
 }
 

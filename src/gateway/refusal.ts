@@ -124,8 +124,25 @@ export const refusals = {
     new Refusal('ratelimit', '53300', 'Too many connections to this endpoint. Please try again later.'),
   /** As a server says it that has no room left. */
   tooManyClients: () => new Refusal('user', '53300', 'sorry, too many clients already'),
+  poolQueueFull: () =>
+    new Refusal('ratelimit', '53300', 'Too many clients wait for a connection of the pool. Please try again later.'),
+  poolWaitTimeout: (timeout_ms: number) =>
+    new Refusal(
+      'ratelimit',
+      '53300',
+      `no connection of the pool became free within ${Math.round(timeout_ms / 1000)} s`,
+      {
+        hint: 'Keep transactions short, or give the endpoint a larger compute.',
+      },
+    ),
+  pooledReplication: () =>
+    new Refusal('user', '0A000', 'Replication is not available on pooled hosts', {
+      hint: 'Connect to the direct host: the same name without `-pooler`.',
+    }),
+  endpointGone: () => new Refusal('user', '08004', 'the endpoint does not exist any more'),
   computeUnreachable: (cause: unknown) =>
     new Refusal('compute', '57P03', "Couldn't connect to compute node. Please try again.", { cause }),
+  computeLost: () => new Refusal('compute', '08006', 'the connection to the compute was lost'),
   wakeTimeout: () => new Refusal('compute', '57P03', 'The compute did not start in time. Please try again.'),
   shuttingDown: () => new Refusal('shutdown', '57P01', 'terminating connection due to administrator command'),
   controlPlane: (cause: unknown) => new Refusal('controlplane', 'XX000', 'Control plane request failed', { cause }),

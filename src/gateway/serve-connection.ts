@@ -18,10 +18,12 @@ import { closeGently } from './close-gently.ts';
 import type { ComputeSession } from './compute-login.ts';
 import { connectCompute, travel } from './connect-compute.ts';
 import { type ConnectionRecord, loggable, recordError } from './connection-record.ts';
-import type { PointText, Waker } from './contract.ts';
+import type { EndpointEntry, PointText, Waker } from './contract.ts';
 import { withDeadline } from './deadline.ts';
 import type { Opening, ReceiveOpening } from './handshake.ts';
 import { isLoopback } from './peer.ts';
+import type { Pools } from './pool/pools.ts';
+import { type PooledRequest, servePooled } from './pool/serve-pooled.ts';
 import { ClientGone, ComputeRefusal, refusalResponse, refusals, toRefusal } from './refusal.ts';
 import { chooseRoute, readPoint, routeTarget } from './route.ts';
 import { type SpliceTimeouts, splice } from './splice.ts';
@@ -32,6 +34,7 @@ export interface ConnectionContext extends AuthenticationContext {
   readonly require_tls: boolean;
   readonly waker: Waker;
   readonly cancelKeys: CancelKeys<CancelTarget>;
+  readonly pools: Pools;
   readonly timeouts: SpliceTimeouts & {
     readonly handshake_timeout_ms: number;
     readonly authentication_timeout_ms: number;
@@ -43,7 +46,10 @@ export interface ConnectionContext extends AuthenticationContext {
   /** Aborts when the gateway stops. */
   readonly stopping: AbortSignal;
   /** Called once a client has proved who it is. Throws a Refusal when the endpoint has too many sessions. */
-  onAuthenticated(id: EndpointId | BranchId, sessions_max?: number): void;
+  onAuthenticated(
+    id: EndpointId | BranchId,
+    options: { readonly pooled: boolean; readonly sessions_max?: number },
+  ): void;
 }
 
 /** What a client asked for, checked as far as its start-up packet goes. */
@@ -84,7 +90,7 @@ export async function serveConnection(
     record.tls = opening.tls?.protocol ?? undefined;
     if (opening.packet.kind === 'cancel') {
       const target = context.cancelKeys.find(opening.packet.key);
-      if (target) await cancelQuery(target, context.waker);
+      await target?.cancel();
       await closeGently(channel!.stream, Buffer.alloc(0), context.timeouts.linger_timeout_ms);
     } else {
       await serveClient(channel!, opening.packet, opening, record, context);
@@ -128,11 +134,14 @@ async function serveClient(
   record.endpoint_id = routeTarget(authenticated.route);
   record.pooled = authenticated.route.pooled;
   const { destination } = authenticated;
+  const pooled = authenticated.route.pooled && 'endpoint_id' in destination;
+  if (pooled && request.logical) throw refusals.pooledReplication();
   const sessions_max = 'sessions_max' in destination ? destination.sessions_max : undefined;
-  context.onAuthenticated(routeTarget(authenticated.route), sessions_max);
+  context.onAuthenticated(routeTarget(authenticated.route), { pooled, sessions_max });
   if ('disabled' in destination && destination.disabled) throw refusals.endpointDisabled(destination.endpoint_id);
   if ('point' in destination && request.logical) throw refusals.replicationOfPast();
   channel.write(authenticationOk());
+  if (pooled) return servePooled(channel, pooledRequest(destination, request, authenticated), record, context);
 
   const { compute, endpoint_id } = await reachCompute(channel, request, authenticated, record, context);
   try {
@@ -162,6 +171,22 @@ function readRequest(startup: Startup, record: ConnectionRecord): Request {
   if (forwarded) parameters.set('options', forwarded);
   for (const [name, value] of Object.entries(others)) parameters.set(name, value);
   return { startup, user, parameters, option: endpoint, point: readPoint(platform), logical: mode === 'logical' };
+}
+
+function pooledRequest(
+  entry: EndpointEntry,
+  { startup, user, parameters }: Request,
+  { keys }: Authenticated,
+): PooledRequest {
+  const { user: _user, database, ...others } = Object.fromEntries(parameters);
+  return {
+    entry,
+    user,
+    database: database!,
+    keys,
+    parameters: new Map(Object.entries(others)),
+    version: startup.version,
+  };
 }
 
 async function reachCompute(
@@ -247,7 +272,8 @@ async function joinCompute(
   context: ConnectionContext,
 ): Promise<void> {
   const target = compute.key && { endpoint_id, key: compute.key };
-  const issued = target && context.cancelKeys.issue(target, startup.version);
+  const cancel = () => cancelQuery(target!, context.waker);
+  const issued = target && context.cancelKeys.issue({ cancel }, startup.version);
   const client = channel.stream;
   const filter = logical ? replicationFilter() : undefined;
   const early = channel.release();
@@ -272,7 +298,7 @@ async function joinCompute(
     if (end.error) record.error_message = end.error.message;
     if (context.stopping.aborted) record.error_kind = 'shutdown';
     // Nobody waits for the answer any more, and a query that runs on would keep the compute awake.
-    if (end.abandoned && target) await cancelQuery(target, context.waker);
+    if (end.abandoned && target) await cancel();
   } finally {
     context.stopping.removeEventListener('abort', stop);
     issued?.release();

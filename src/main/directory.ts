@@ -1,4 +1,4 @@
-import { customerConnections } from '../domain/compute-size.ts';
+import { customerConnections, pooledConnections } from '../domain/compute-size.ts';
 import type { BranchId, EndpointId } from '../domain/ids.ts';
 import type { Directory, RoleSecret } from '../gateway/contract.ts';
 import type { Change } from '../store/changes.ts';
@@ -56,7 +56,8 @@ export function createDirectory(
       const state = observed_state === 'running' || observed_state === 'stopping' ? observed_state : 'stopped';
       // A replica runs with room for what its primary has, which may be larger.
       const sessions_max = found.type === 'read_only' ? customerConnections(found) : undefined;
-      return { endpoint_id: found.id, disabled: found.disabled, state, sessions_max };
+      const pool_size = pooledConnections(found);
+      return { endpoint_id: found.id, disabled: found.disabled, state, sessions_max, pool_size };
     },
     role: async (id, name, { refresh } = {}) => {
       const endpoint = await find(id);

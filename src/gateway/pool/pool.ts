@@ -1,0 +1,292 @@
+import { LIMITS } from '../../domain/limits.ts';
+import { ComputeRefusal, refusals } from '../refusal.ts';
+import type { CodeWatch } from './code-watch.ts';
+import type { ServerConnection } from './server-connection.ts';
+import { HARD_CLEANING, SOFT_CLEANING, TAINT, type Taint } from './session-state.ts';
+import { StatementRegistry } from './statements.ts';
+import type { Parameters } from './tracked-parameters.ts';
+
+/** Somebody who waits for a server connection. Exactly one of `give` and `fail` is called, once, unless it stops waiting. */
+export interface Waiter {
+  give(server: ServerConnection): void;
+  fail(error: unknown): void;
+  /** Why it takes long; for the client. */
+  tell(reason: string): void;
+}
+
+interface Waiting {
+  readonly since: number;
+  told: boolean;
+}
+
+/** What a pool needs of the endpoint that it belongs to. */
+export interface PoolHost {
+  readonly timeouts: { readonly wait_notice_ms: number; readonly wait_timeout_ms: number; readonly idle_ms: number };
+  /** Whether the code of the pool's database could leave something in a session. */
+  readonly code: CodeWatch;
+  /** Logs in to the compute. `onSlow` is called when it will take a while, with the reason and how long to wait for it. */
+  connect(onSlow: (reason: string, patience_ms: number) => void): Promise<ServerConnection>;
+  /** Takes room for one more connection, for which an idle one of another pool may have to go. */
+  takeRoom(): boolean;
+  /** Gives that room back. */
+  giveRoom(): void;
+  /** Whether another pool of the endpoint must have this connection's room. */
+  isOwedToOthers(own_waiting: number): boolean;
+  /** A waiter more. Throws a Refusal when too many wait. */
+  admitWaiter(): void;
+  waiterLeft(): void;
+  onUnused(): void;
+}
+
+const MAX_CANONICAL = 1000;
+
+/**
+ * The server connections of one endpoint, database, role, keys and start-up parameters. The last used one is lent first,
+ * so that the others can be closed; whoever finds none waits in a queue.
+ */
+export class Pool {
+  readonly statements = new StatementRegistry();
+  /** What servers reported when they had just logged in. */
+  greeting: ReadonlyMap<string, string> | undefined;
+  readonly #host: PoolHost;
+  /** How the server wrote a parameter's value that a client had written in its own way. */
+  readonly #canonical = new Map<string, string>();
+  readonly #servers = new Set<ServerConnection>();
+  readonly #idle: ServerConnection[] = [];
+  readonly #waiting = new Map<Waiter, Waiting>();
+  #openings = 0;
+  #holders = 0;
+  /** The endpoint had no room for more than this many; until one of them ends. */
+  #ceiling = Number.POSITIVE_INFINITY;
+  #patience_ms = 0;
+  #clock: NodeJS.Timeout | undefined;
+  #expiry: NodeJS.Timeout | undefined;
+
+  constructor(host: PoolHost) {
+    this.#host = host;
+  }
+
+  get server_count(): number {
+    return this.#servers.size + this.#openings;
+  }
+
+  get waiting_count(): number {
+    return this.#waiting.size;
+  }
+
+  /** The pool stays while it has holders. */
+  hold(): void {
+    this.#holders++;
+  }
+
+  letGo(): void {
+    this.#holders--;
+    this.#noteUnused();
+  }
+
+  /** An idle server connection at once; undefined when there is none, or others wait already. */
+  take(): ServerConnection | undefined {
+    return this.#waiting.size > 0 ? undefined : this.#idle.pop();
+  }
+
+  /** Throws a Refusal when too many wait. */
+  wait(waiter: Waiter): void {
+    this.#host.admitWaiter();
+    this.#waiting.set(waiter, { since: performance.now(), told: false });
+    this.#clock ??= setTimeout(() => this.#onClock(), this.#host.timeouts.wait_notice_ms);
+    this.openMore();
+  }
+
+  stopWaiting(waiter: Waiter): void {
+    if (this.#waiting.delete(waiter)) this.#host.waiterLeft();
+    this.#noteUnused();
+  }
+
+  /** Takes a connection back that is idle: nothing to be answered, no transaction. Its borrower has forgotten it. */
+  giveBack(server: ServerConnection): void {
+    server.borrower = undefined;
+    if (server.closed) return;
+    const { code } = this.#host;
+    if (server.changed_code) code.expire();
+    const taint = Math.max(server.taint, code.level) as Taint;
+    if (taint === TAINT.none && server.cancels.size === 0 && !code.expired) this.#lend(server);
+    else void this.#refresh(server, taint);
+  }
+
+  /** Closes a connection that cannot be used again. */
+  discard(server: ServerConnection): void {
+    server.borrower = undefined;
+    server.close();
+    this.#forget(server);
+  }
+
+  /** Opens connections while somebody waits for one and there is room. */
+  openMore(): void {
+    while (
+      this.#openings < Math.min(this.#waiting.size, LIMITS.pool_openings) &&
+      this.server_count < this.#ceiling &&
+      this.#host.takeRoom()
+    ) {
+      void this.#open();
+    }
+  }
+
+  /** Closes the connection that has been idle for the longest. False when none is idle. */
+  closeIdle(): boolean {
+    const oldest = this.#idle[0];
+    if (oldest) this.discard(oldest);
+    return oldest !== undefined;
+  }
+
+  get idle_since(): number {
+    return this.#idle[0]?.idle_since ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Closes everything; who waits is told the reason. */
+  close(reason: unknown): void {
+    this.#failWaiting(reason);
+    for (const server of this.#servers) {
+      server.borrower = undefined;
+      server.close();
+      this.#forget(server);
+    }
+    clearTimeout(this.#clock);
+    clearTimeout(this.#expiry);
+  }
+
+  async #open(): Promise<void> {
+    this.#openings++;
+    try {
+      const server = await this.#host.connect((reason, patience_ms) => this.#onSlow(reason, patience_ms));
+      this.#openings--;
+      this.#servers.add(server);
+      server.onGone = () => this.#forget(server);
+      this.greeting = new Map<string, string>(server.parameters as Parameters);
+      if (server.closed) this.#forget(server);
+      else this.#lend(server);
+    } catch (error) {
+      this.#openings--;
+      this.#host.giveRoom();
+      const full = error instanceof ComputeRefusal && error.fields.code === '53300';
+      // Others have taken what was left of the server's connections: wait for ours.
+      if (full && this.#servers.size > 0) this.#ceiling = this.#servers.size;
+      else this.#failWaiting(error);
+      this.#noteUnused();
+    }
+  }
+
+  #failWaiting(error: unknown): void {
+    const waiters = [...this.#waiting.keys()];
+    this.#waiting.clear();
+    for (const waiter of waiters) {
+      this.#host.waiterLeft();
+      waiter.fail(error);
+    }
+  }
+
+  /** To whoever waits longest, else to the idle ones. */
+  #lend(server: ServerConnection): void {
+    server.taint = TAINT.none;
+    server.changed_code = false;
+    if (this.#host.isOwedToOthers(this.#waiting.size)) {
+      this.discard(server);
+      return;
+    }
+    const next = this.#waiting.keys().next();
+    if (!next.done) {
+      this.#waiting.delete(next.value);
+      this.#host.waiterLeft();
+      next.value.give(server);
+      return;
+    }
+    server.idle_since = performance.now();
+    this.#idle.push(server);
+    this.#expiry ??= setTimeout(() => this.#expire(), this.#host.timeouts.idle_ms).unref();
+    this.#noteUnused();
+  }
+
+  /** Makes a session as new, after cancels on their way have come to their end. */
+  async #refresh(server: ServerConnection, taint: Taint): Promise<void> {
+    while (server.cancels.size > 0) await Promise.allSettled(server.cancels);
+    if (server.closed) return;
+    if (taint === TAINT.lasting) return this.discard(server);
+    const timer = setTimeout(() => this.discard(server), LIMITS.pool_own_query_timeout_ms);
+    try {
+      if (taint !== TAINT.none) {
+        if (taint === TAINT.hard) server.statements.forget();
+        const { error } = await server.ask(taint === TAINT.hard ? HARD_CLEANING : SOFT_CLEANING);
+        if (error) return this.discard(server);
+      }
+      const { code } = this.#host;
+      if (code.expired) await code.look(server);
+    } finally {
+      clearTimeout(timer);
+    }
+    if (server.closed) return;
+    if (server.idle) this.#lend(server);
+    else this.discard(server);
+  }
+
+  #forget(server: ServerConnection): void {
+    if (!this.#servers.delete(server)) return;
+    const index = this.#idle.indexOf(server);
+    if (index >= 0) this.#idle.splice(index, 1);
+    this.#ceiling = Number.POSITIVE_INFINITY;
+    this.#host.giveRoom();
+    this.#noteUnused();
+  }
+
+  #noteUnused(): void {
+    if (this.#holders === 0 && this.#waiting.size === 0 && this.server_count === 0) {
+      clearTimeout(this.#clock);
+      clearTimeout(this.#expiry);
+      this.#host.onUnused();
+    }
+  }
+
+  #onSlow(reason: string, patience_ms: number): void {
+    this.#patience_ms = Math.max(this.#patience_ms, patience_ms);
+    for (const waiter of this.#waiting.keys()) waiter.tell(reason);
+  }
+
+  /** Runs only while somebody waits. */
+  #onClock(): void {
+    const now = performance.now();
+    const { wait_notice_ms, wait_timeout_ms } = this.#host.timeouts;
+    const timeout_ms = Math.max(wait_timeout_ms, this.#openings > 0 ? this.#patience_ms : 0);
+    let next_ms = timeout_ms;
+    for (const [waiter, waiting] of this.#waiting) {
+      const waited_ms = now - waiting.since;
+      if (waited_ms >= timeout_ms) {
+        this.#waiting.delete(waiter);
+        this.#host.waiterLeft();
+        waiter.fail(refusals.poolWaitTimeout(timeout_ms));
+      } else if (waited_ms >= wait_notice_ms && !waiting.told) {
+        waiting.told = true;
+        waiter.tell(this.#servers.size > 0 ? 'waiting for a free connection of the pool' : 'waiting for the compute');
+        next_ms = Math.min(next_ms, timeout_ms - waited_ms);
+      } else next_ms = Math.min(next_ms, (waiting.told ? timeout_ms : wait_notice_ms) - waited_ms);
+    }
+    this.#clock = this.#waiting.size > 0 ? setTimeout(() => this.#onClock(), Math.max(1, next_ms)) : undefined;
+    this.#noteUnused();
+  }
+
+  /** Closes what has been idle for long; runs only while something is idle. */
+  #expire(): void {
+    const { idle_ms } = this.#host.timeouts;
+    const now = performance.now();
+    while (this.#idle[0] && now - this.#idle[0].idle_since >= idle_ms) this.discard(this.#idle[0]);
+    const oldest = this.#idle[0];
+    this.#expiry = oldest && setTimeout(() => this.#expire(), idle_ms - (now - oldest.idle_since)).unref();
+  }
+
+  /** Remembers how the server writes a value. */
+  learn(name: string, written: string, canonical: string): void {
+    if (this.#canonical.size >= MAX_CANONICAL) this.#canonical.delete(this.#canonical.keys().next().value!);
+    this.#canonical.set(`${name}=${written}`, canonical);
+  }
+
+  recall(name: string, written: string): string | undefined {
+    return this.#canonical.get(`${name}=${written}`);
+  }
+}

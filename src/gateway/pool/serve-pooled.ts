@@ -1,0 +1,147 @@
+import type { EndpointId } from '../../domain/ids.ts';
+import { backendKeyData } from '../../wire/backend-messages.ts';
+import type { CancelKeys } from '../../wire/cancel-keys.ts';
+import { cstring, message } from '../../wire/message.ts';
+import type { ScramKeys } from '../../wire/scram.ts';
+import type { ByteChannel } from '../byte-channel.ts';
+import type { CancelTarget } from '../cancel-query.ts';
+import { closeGently } from '../close-gently.ts';
+import { type ConnectionRecord, recordError } from '../connection-record.ts';
+import type { EndpointEntry, Waker } from '../contract.ts';
+import { ClientGone, Refusal, refusalResponse } from '../refusal.ts';
+import { waitForServer } from './lease.ts';
+import type { Pool } from './pool.ts';
+import { PooledClient } from './pooled-client.ts';
+import type { Pools } from './pools.ts';
+import { type Parameters, setParameters, splitParameters } from './tracked-parameters.ts';
+
+export interface PooledContext {
+  readonly pools: Pools;
+  readonly waker: Waker;
+  readonly cancelKeys: CancelKeys<CancelTarget>;
+  readonly timeouts: { readonly half_close_timeout_ms: number; readonly linger_timeout_ms: number };
+  readonly raw_splice: boolean;
+  readonly stopping: AbortSignal;
+}
+
+/** A client that has proved who it is, and was told so. */
+export interface PooledRequest {
+  readonly entry: EndpointEntry;
+  readonly user: string;
+  readonly database: string;
+  readonly keys: ScramKeys;
+  /** Its start-up parameters but for user and database. */
+  readonly parameters: ReadonlyMap<string, string>;
+  /** The protocol version spoken with it. */
+  readonly version: number;
+}
+
+const READY_FOR_QUERY = message('Z', Buffer.from('I'));
+const parameterStatus = (name: string, value: string): Buffer =>
+  message('S', Buffer.concat([cstring(name), cstring(value)]));
+
+/**
+ * Serves a client of a pooled host, from the end of its authentication to its last byte. Throws what ends the
+ * connection before it is ready for queries.
+ */
+export async function servePooled(
+  channel: ByteChannel,
+  request: PooledRequest,
+  record: ConnectionRecord,
+  context: PooledContext,
+): Promise<void> {
+  const { entry, user, database, keys } = request;
+  const { tracked, fixed } = splitParameters(request.parameters);
+  const pool = context.pools.find({ entry, user, database, keys, parameters: fixed });
+  pool.hold();
+  try {
+    const signal = AbortSignal.any([context.stopping, channel.gone]);
+    const started = performance.now();
+    const reported = await welcome(pool, tracked, signal, () => undefined);
+    record.connect_ms += performance.now() - started;
+    await serveReady(channel, request, reported, { pool, endpoint_id: entry.endpoint_id, record, context });
+  } finally {
+    pool.letGo();
+  }
+}
+
+/**
+ * What the server reports to a client with these parameters. A server connection is needed only where nobody came before
+ * who had the same; so a client may log in while the compute sleeps.
+ */
+async function welcome(
+  pool: Pool,
+  tracked: Parameters,
+  signal: AbortSignal,
+  onLongWait: () => void,
+): Promise<Parameters> {
+  const known = pool.greeting && recall(pool, tracked);
+  if (known) return known;
+  const server = await waitForServer(pool, { wish: { onLongWait }, signal });
+  const sql = setParameters(tracked, server.parameters);
+  if (sql !== undefined) {
+    const { error } = await server.ask(sql);
+    if (error) {
+      pool.discard(server);
+      throw new Refusal('user', error.code, error.message, { hint: error.hint });
+    }
+    for (const [name, written] of tracked) pool.learn(name, written, server.parameters.get(name) ?? written);
+  }
+  pool.giveBack(server);
+  return recall(pool, tracked) ?? new Map([...pool.greeting!, ...tracked]);
+}
+
+function recall(pool: Pool, tracked: Parameters): Parameters | undefined {
+  const reported = new Map(pool.greeting!);
+  for (const [name, written] of tracked) {
+    const canonical =
+      name === 'application_name' || reported.get(name) === written ? written : pool.recall(name, written);
+    if (canonical === undefined) return undefined;
+    reported.set(name, canonical);
+  }
+  return reported;
+}
+
+async function serveReady(
+  channel: ByteChannel,
+  { version }: PooledRequest,
+  reported: Parameters,
+  {
+    pool,
+    endpoint_id,
+    record,
+    context,
+  }: {
+    readonly pool: Pool;
+    readonly endpoint_id: EndpointId;
+    readonly record: ConnectionRecord;
+    readonly context: PooledContext;
+  },
+): Promise<void> {
+  const parameters = new Map(splitParameters(reported).tracked);
+  const client = new PooledClient({
+    ...{ endpoint_id, pool, parameters, waker: context.waker, counters: record, raw_splice: context.raw_splice },
+    half_close_timeout_ms: context.timeouts.half_close_timeout_ms,
+  });
+  const issued = context.cancelKeys.issue({ cancel: () => client.cancel() }, version);
+  const { stream } = channel;
+  const early = channel.release();
+  const stop = () => client.stop(context.stopping.reason);
+  try {
+    if (channel.gone.aborted) throw new ClientGone();
+    context.stopping.throwIfAborted();
+    context.stopping.addEventListener('abort', stop, { once: true });
+    const statuses = Array.from(reported, ([name, value]) => parameterStatus(name, value));
+    stream.write(Buffer.concat([...statuses, backendKeyData(issued), READY_FOR_QUERY]));
+    record.connected = true;
+    const end = await client.serve(stream, early);
+    if (end.abandoned) record.error_kind = 'clientdisconnect';
+    else if (end.side === 'server') record.error_kind = 'compute';
+    if (end.refusal) recordError(record, end.refusal);
+    const last = end.refusal ? refusalResponse(end.refusal, record.session_id) : Buffer.alloc(0);
+    await closeGently(stream, last, context.timeouts.linger_timeout_ms);
+  } finally {
+    context.stopping.removeEventListener('abort', stop);
+    issued.release();
+  }
+}
