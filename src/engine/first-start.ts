@@ -94,10 +94,13 @@ export async function startAsEndpoint(
   const data_directory = ctx.storage.path(volume);
   const endpoint = { ...child.next.endpoint, volume, compute: firstServerRef(ctx, timeline.id) };
   if (distributionOf(ctx, endpoint.distribution_id).has_scheduler) return false;
-  if (await mayHoldSubscriptions(data_directory)) return false;
-  // The log so far is its source's, whose archive has it.
-  await markArchived(data_directory);
-  await readyArchive(ctx, endpoint);
+  const [acts] = await Promise.all([
+    mayHoldSubscriptions(data_directory),
+    // The log so far is its source's, whose archive has it.
+    markArchived(data_directory),
+    readyArchive(ctx, endpoint),
+  ]);
+  if (acts) return false;
   await spareFlush(data_directory);
   const flushed = flushLog(data_directory);
   const replayed = startAndPromote(ctx, computeSpec(ctx, endpoint), replay_to, signal);
