@@ -102,12 +102,20 @@ export const LIMITS = {
   sql_response_bytes: 64 * 1024 * 1024,
   /** What all requests and answers together may hold. */
   sql_held_bytes: 512 * 1024 * 1024,
-  /** Server connections of one role kept for it while no request needs them, and for how long. */
-  sql_servers_kept: 20,
-  sql_server_idle_ms: 300_000,
   /** Passwords that were found right, remembered for a while by what is left of their derivation. */
   verified_passwords: 1000,
   verified_password_ms: 60_000,
+  /** Tokens (JWT): key sets that are kept, how large each may be, and how long fetching one may take. */
+  token_key_sets: 1000,
+  token_keys_bytes: 64 * 1024,
+  token_keys_timeout_ms: 5_000,
+  /** A key set is fetched again after so long, */
+  token_keys_age_ms: 300_000,
+  /** for a key that is not in it after so long, */
+  token_keys_cooldown_ms: 30_000,
+  /** and after a failure. */
+  token_keys_retry_ms: 5_000,
+  token_clock_skew_seconds: 30,
   cancel_keys: 200_000,
   cancel_timeout_ms: 5_000,
   /** A client that has closed its side, with nothing coming from the server for so long, has left. */

@@ -12,7 +12,6 @@ import { type ConnectionRecord, type GatewayLogger, logRecord, newRecord, record
 import { Connections } from './connections.ts';
 import type { Directory, Waker } from './contract.ts';
 import { type ReceiveOpening, receiveFromSocket } from './handshake.ts';
-import { keptServers } from './http/kept-servers.ts';
 import { type UpgradeHandler, webSockets } from './http/serve-web-sockets.ts';
 import { type SqlHandler, sqlHandler } from './http/sql-handler.ts';
 import { peerOf } from './peer.ts';
@@ -122,7 +121,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   const request = sqlHandler({
     ...{ connections, logger: options.logger, onSessionEnd: options.onSessionEnd },
-    context: { ...shared, limits, servers: keptServers(options.waker, stopping.signal) },
+    context: { ...shared, limits },
   });
 
   const servers = await listen(options, accept);

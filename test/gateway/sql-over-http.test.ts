@@ -326,18 +326,21 @@ describe('a request that nobody waits for any more', () => {
   it('is given up while its compute wakes', async () => {
     await gated.postmaster.stop();
     const { onWake } = gated.waker;
-    const waking = Promise.withResolvers<AbortSignal>();
-    gated.waker.onWake = (signal) => {
-      waking.resolve(signal);
-      return new Promise(() => undefined);
+    const waking = Promise.withResolvers<void>();
+    const allowed = Promise.withResolvers<void>();
+    gated.waker.onWake = async (signal) => {
+      waking.resolve();
+      await allowed.promise;
+      await onWake(signal);
     };
     const gone = new AbortController();
     const failed = assert.rejects(neon(url(), { fetchOptions: { signal: gone.signal } })`SELECT 1`);
-    const signal = await waking.promise;
+    await waking.promise;
     gone.abort();
     await failed;
-    await until(() => signal.aborted, { what: 'the wake to be given up' });
+    await until(() => gated.gateway.sessionCount(ENDPOINT) === 0, { what: 'the request to be given up' });
     gated.waker.onWake = onWake;
+    allowed.resolve();
     assert.equal(await value('SELECT 1'), 1);
   });
 });

@@ -6,9 +6,9 @@ import {
   type TextStatement,
 } from '../../wire/extended-query.ts';
 import { ProtocolError } from '../../wire/message.ts';
+import type { ServerLease } from '../pool/contract.ts';
 import { refusals } from '../refusal.ts';
 import { type JsonPieces, type ResultWriter, resultWriter } from './result-json.ts';
-import type { ServerLease } from './server-lease.ts';
 import type { SqlOptions, SqlRequest } from './sql-request.ts';
 
 /** In no transaction, in one, in one that has failed. */

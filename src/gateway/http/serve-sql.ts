@@ -7,13 +7,13 @@ import { type ConnectionRecord, loggable, recordError } from '../connection-reco
 import type { EndpointEntry, Waker } from '../contract.ts';
 import { withDeadline } from '../deadline.ts';
 import { isLoopback } from '../peer.ts';
+import type { ServerLease, ServerPools } from '../pool/contract.ts';
 import { ClientGone, ComputeRefusal, refusals, toRefusal } from '../refusal.ts';
 import { routeTarget } from '../route.ts';
 import { type ConnectionString, readConnectionString } from './connection-string.ts';
 import { readBody } from './request-body.ts';
 import { JsonPieces } from './result-json.ts';
 import { runSql } from './run-sql.ts';
-import type { ServerLease, ServerPools } from './server-lease.ts';
 import { type Answer, sendAnswer, sendRefusal } from './sql-answer.ts';
 import { serverError } from './sql-error.ts';
 import { readSqlOptions, readSqlRequest, type SqlOptions, type SqlRequest } from './sql-request.ts';
@@ -24,7 +24,7 @@ export interface SqlContext extends AuthenticationContext {
   readonly domain: string;
   readonly require_tls: boolean;
   readonly waker: Waker;
-  readonly servers: ServerPools;
+  readonly pools: ServerPools;
   /** What all requests and answers hold. */
   readonly budget: ByteBudget;
   readonly timeouts: {
@@ -37,7 +37,7 @@ export interface SqlContext extends AuthenticationContext {
   /** Aborts when the gateway stops. */
   readonly stopping: AbortSignal;
   /** Called once a client has proved who it is. Throws a Refusal when the endpoint has too many. */
-  onAuthenticated(id: EndpointId | BranchId, sessions_max?: number): void;
+  onAuthenticated(id: EndpointId | BranchId): void;
 }
 
 /** What a request holds of the memory that all share. */
@@ -144,7 +144,7 @@ async function reachServer(
   { user, database, parameters }: ConnectionString,
   { destination, keys }: Authenticated,
   record: ConnectionRecord,
-  { waker, servers, directory, timeouts, signal }: RequestContext,
+  { waker, pools, directory, timeouts, signal }: RequestContext,
 ): Promise<ServerLease> {
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(refusals.wakeTimeout()), timeouts.wake_timeout_ms);
@@ -152,7 +152,7 @@ async function reachServer(
   try {
     const entry: EndpointEntry =
       'point' in destination ? await travel({ ...destination, user, times: record }, waker, patience) : destination;
-    const lease = await servers.acquire({ entry, user, database, keys, parameters, times: record }, patience);
+    const lease = await pools.acquire({ entry, user, database, keys, parameters, times: record }, patience);
     record.connected = true;
     return lease;
   } catch (error) {
