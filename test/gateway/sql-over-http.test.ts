@@ -239,6 +239,13 @@ describe('an answer', () => {
     assert.deepEqual(await value('SELECT $1::jsonb[]', [[{ a: '"\\' }]]), [{ a: '"\\' }]);
   });
 
+  it('may be as large as the request: one value, and many rows', async () => {
+    const long = 'é'.repeat(5_000_000);
+    assert.equal(await value('SELECT $1::text', [long]), long);
+    const { body } = await post({ query: 'SELECT at FROM generate_series(1, 50000) AS at' });
+    assert.deepEqual([body.rowCount, body.rows.length, body.rows.at(-1)], [50_000, 50_000, { at: 50_000 }]);
+  });
+
   it('to an empty query is empty', async () => {
     const { status, body } = await post({ query: ' -- nothing' });
     const nothing = { fields: [], rows: [], command: '', rowCount: null, rowAsArray: false };

@@ -11,6 +11,7 @@ import { judgeParse } from './statements.ts';
 import type { Parameters } from './tracked-parameters.ts';
 
 const EMPTY = Buffer.alloc(0);
+const HEADER_BYTES = 5;
 const type = (character: string) => character.charCodeAt(0);
 const QUERY = type('Q');
 const SYNC = type('S');
@@ -71,7 +72,10 @@ class Lease implements ServerLease, Borrower {
   readonly #server: ServerConnection;
   readonly #pool: Pool;
   readonly #borrowing: Borrowing;
-  #bytes: Buffer = EMPTY;
+  /** Received and not taken. Joined only when a whole message is there, so that a large one costs one copy. */
+  #parts: Buffer[] = [];
+  #held_bytes = 0;
+  #needed_bytes = HEADER_BYTES;
   #end: Error | undefined;
   #released = false;
   #asked: { limit_bytes: number; resolve(message: Message): void; reject(error: unknown): void } | undefined;
@@ -118,7 +122,7 @@ class Lease implements ServerLease, Borrower {
   release(outcome: 'clean' | 'broken'): void {
     if (this.#released) return;
     this.#released = true;
-    if (outcome === 'clean' && this.#server.idle && this.#bytes.length === 0) this.#pool.giveBack(this.#server);
+    if (outcome === 'clean' && this.#server.idle && this.#held_bytes === 0) this.#pool.giveBack(this.#server);
     else this.#pool.discard(this.#server);
     // What was held up is for whoever comes next.
     if (!this.#server.closed) this.#server.resume();
@@ -146,9 +150,10 @@ class Lease implements ServerLease, Borrower {
   }
 
   onServerBytes(bytes: Buffer): boolean {
-    this.#bytes = this.#bytes.length === 0 ? Buffer.from(bytes) : Buffer.concat([this.#bytes, bytes]);
+    this.#parts.push(Buffer.from(bytes));
+    this.#held_bytes += bytes.length;
     this.#answer();
-    return this.#asked !== undefined || this.#bytes.length === 0;
+    return this.#asked !== undefined || this.#held_bytes === 0;
   }
 
   onServerIdle(): void {}
@@ -161,16 +166,25 @@ class Lease implements ServerLease, Borrower {
     this.#answer();
   }
 
+  #take(limit_bytes: number): Message | undefined {
+    const bytes = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts);
+    const taken = takeMessage(bytes, limit_bytes);
+    const rest = taken ? bytes.subarray(taken.bytes) : bytes;
+    this.#parts = rest.length > 0 ? [rest] : [];
+    this.#held_bytes = rest.length;
+    this.#needed_bytes = taken ? HEADER_BYTES : 1 + bytes.readInt32BE(1);
+    return taken?.value;
+  }
+
   #answer(): void {
     const asked = this.#asked;
     if (!asked) return;
     try {
-      const taken = takeMessage(this.#bytes, asked.limit_bytes);
+      const taken = this.#held_bytes >= this.#needed_bytes ? this.#take(asked.limit_bytes) : undefined;
       if (!taken && this.#end) throw this.#end;
       if (taken) {
         this.#asked = undefined;
-        this.#bytes = this.#bytes.subarray(taken.bytes);
-        asked.resolve(taken.value);
+        asked.resolve(taken);
       } else this.#server.resume();
     } catch (error) {
       this.#asked = undefined;
