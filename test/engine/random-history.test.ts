@@ -67,7 +67,10 @@ for (const kind of ['tmpdir', ...SHARING] as const) {
       const COPPICE_SERVE_REPLAY_BYTES = kind === 'btrfs' ? '1kB' : '32MB';
       coppice = await startCoppice({
         data_directory,
-        env: { COPPICE_SNAPSHOT_WAL_BYTES: '3MB', COPPICE_SERVE_REPLAY_BYTES, TZ: HOST_ZONE },
+        env: {
+          ...{ COPPICE_SNAPSHOT_WAL_BYTES: '3MB', COPPICE_SNAPSHOT_INTERVAL_SECONDS: '15' },
+          ...{ COPPICE_SERVE_REPLAY_BYTES, TZ: HOST_ZONE },
+        },
       });
     });
     after(async () => {

@@ -27,7 +27,10 @@ describe('a branch whose own compute replays its log', { timeout: 600_000 }, () 
 
   before(async () => {
     // However little there is to replay.
-    killed = await killedCoppice(await makeStartedDirectory(), { COPPICE_SERVE_REPLAY_BYTES: '1kB' });
+    killed = await killedCoppice(await makeStartedDirectory(), {
+      COPPICE_SERVE_REPLAY_BYTES: '1kB',
+      COPPICE_SNAPSHOT_INTERVAL_SECONDS: '30',
+    });
     parent = await createLiveProject(await killed.running());
     await query(parent.uri, "create table held as select 'before' as name");
     await query(parent.uri, `select pg_logical_emit_message(true, 'a', repeat('x', 3000000))`);

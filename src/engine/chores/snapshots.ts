@@ -20,6 +20,7 @@ const TAKE_TIMEOUT_MS = 900_000;
 /** A timeline that failed, or had nothing to keep, is left alone for a while. */
 const FAILED_PAUSE_MS = 60_000;
 const IDLE_PAUSE_MAX_MS = 30_000;
+const FIRST_PAUSE_MAX_MS = 10_000;
 /** After each it rests so many times as long as it took: where copies have become slow, fewer are made. */
 const REST_PER_WORK = 10;
 const FIRST_ID = '00000000-0000-0000-0000-000000000000';
@@ -68,8 +69,11 @@ export function snapshotRunning(ctx: EngineContext, stopping: AbortSignal): () =
 
 const idlePauseMs = ({ snapshots }: EngineContext): number => Math.min(IDLE_PAUSE_MAX_MS, snapshots.interval_ms / 4);
 
+/** A server that has just started has somebody waiting for it, and its history can begin a little later. */
+const firstPauseMs = ({ snapshots }: EngineContext): number => Math.min(FIRST_PAUSE_MAX_MS, snapshots.interval_ms / 30);
+
 async function isDue(ctx: EngineContext, need: RunningNeed): Promise<boolean | 'nothing written'> {
-  if (!need.lsn || !need.taken_at) return true;
+  if (!need.lsn || !need.taken_at) return Date.now() - need.started_at.getTime() >= firstPauseMs(ctx);
   const { wal_bytes, interval_ms } = ctx.snapshots;
   if ((await bytesSince(ctx, need.volume, need.lsn)) >= wal_bytes) return true;
   // A copy that costs its whole size is not made for the sake of time alone.
