@@ -52,6 +52,7 @@ export class EndpointPools {
   /** The pool for a wish, which `key` tells from others. */
   pool(key: string, wish: Wish): Pool {
     this.#entry = wish.entry;
+    while (this.#taken > this.#size() && this.#closeIdlest());
     const known = this.#pools.get(key);
     if (known) return known;
     const made = new Pool(this.#hostOf(key, wish));
@@ -79,7 +80,7 @@ export class EndpointPools {
         // Not now: who gives room back may be about to use it.
         if (this.#waiting > 0) queueMicrotask(() => this.#openWhereWaited());
       },
-      isOwedToOthers: (own_waiting) => this.#isOwedToOthers(own_waiting),
+      isOneTooMany: (own_waiting) => this.#isOneTooMany(own_waiting),
       admitWaiter: () => {
         if (this.#waiting >= LIMITS.pool_waiting) throw refusals.poolQueueFull();
         this.#waiting++;
@@ -121,9 +122,11 @@ export class EndpointPools {
     return idlest?.closeIdle() ?? false;
   }
 
-  /** A pool whose clients wait and which has no connection at all, or any where the owner has no use for this one. */
-  #isOwedToOthers(own_waiting: number): boolean {
-    if (this.#waiting === own_waiting || this.#taken < this.#size()) return false;
+  /** The endpoint has become smaller, or clients of a pool wait that has none, or that could make better use of it. */
+  #isOneTooMany(own_waiting: number): boolean {
+    const size = this.#size();
+    if (this.#taken > size) return true;
+    if (this.#waiting === own_waiting || this.#taken < size) return false;
     for (const pool of this.#pools.values()) {
       if (pool.waiting_count > 0 && (pool.server_count === 0 || own_waiting === 0)) return true;
     }

@@ -30,8 +30,8 @@ export interface PoolHost {
   takeRoom(): boolean;
   /** Gives that room back. */
   giveRoom(): void;
-  /** Whether another pool of the endpoint must have this connection's room. */
-  isOwedToOthers(own_waiting: number): boolean;
+  /** Whether a connection must go, for another pool or for good. */
+  isOneTooMany(own_waiting: number): boolean;
   /** A waiter more. Throws a Refusal when too many wait. */
   admitWaiter(): void;
   waiterLeft(): void;
@@ -109,7 +109,8 @@ export class Pool {
     const { code } = this.#host;
     if (server.changed_code) code.expire();
     const taint = Math.max(server.taint, code.level) as Taint;
-    if (taint === TAINT.none && server.cancels.size === 0 && !code.expired) this.#lend(server);
+    if (this.#host.isOneTooMany(this.#waiting.size)) this.discard(server);
+    else if (taint === TAINT.none && server.cancels.size === 0 && !code.expired) this.#lend(server);
     else void this.#refresh(server, taint);
   }
 
@@ -188,10 +189,6 @@ export class Pool {
   #lend(server: ServerConnection): void {
     server.taint = TAINT.none;
     server.changed_code = false;
-    if (this.#host.isOwedToOthers(this.#waiting.size)) {
-      this.discard(server);
-      return;
-    }
     const next = this.#waiting.keys().next();
     if (!next.done) {
       this.#waiting.delete(next.value);
