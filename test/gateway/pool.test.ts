@@ -6,9 +6,21 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { promisify } from 'node:util';
 import type pg from 'pg';
 import copy from 'pg-copy-streams';
-import { parseBackendKeyData, parseErrorFields } from '../../src/wire/backend-messages.ts';
+import { parseBackendKeyData } from '../../src/wire/backend-messages.ts';
 import { cancelRequest, query } from '../../src/wire/frontend-messages.ts';
 import { cstring, message } from '../../src/wire/message.ts';
+import {
+  answer,
+  ask,
+  bind,
+  close,
+  describeStatement,
+  EXECUTE,
+  FLUSH,
+  NOTHING,
+  parse,
+  SYNC,
+} from '../support/conversation.ts';
 import { ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
 import { until } from '../support/until.ts';
 import { logIn, openWire, type WireClient } from '../support/wire-client.ts';
@@ -41,30 +53,6 @@ const connect = async (config: pg.ClientConfig = {}): Promise<pg.Client> => {
   return client;
 };
 
-const NOTHING = Buffer.alloc(0);
-const SYNC = message('S', NOTHING);
-const FLUSH = message('H', NOTHING);
-const EXECUTE = message('E', Buffer.concat([cstring(''), Buffer.alloc(4)]));
-const parse = (name: string, text: string, types: readonly number[] = []) => {
-  const tail = Buffer.alloc(2 + 4 * types.length);
-  tail.writeInt16BE(types.length);
-  for (const [index, type] of types.entries()) tail.writeInt32BE(type, 2 + 4 * index);
-  return message('P', Buffer.concat([cstring(name), cstring(text), tail]));
-};
-const bind = (name: string, values: readonly string[] = []) => {
-  const parts = values.map((value) => {
-    const bytes = Buffer.alloc(4 + value.length);
-    bytes.writeInt32BE(value.length);
-    bytes.write(value, 4);
-    return bytes;
-  });
-  const count = Buffer.alloc(2);
-  count.writeInt16BE(values.length);
-  return message('B', Buffer.concat([cstring(''), cstring(name), Buffer.alloc(2), count, ...parts, Buffer.alloc(2)]));
-};
-const close = (name: string) => message('C', Buffer.concat([Buffer.from('S'), cstring(name)]));
-const describeStatement = (name: string) => message('D', Buffer.concat([Buffer.from('S'), cstring(name)]));
-
 async function openPooled(parameters: Record<string, string> = {}): Promise<WireClient> {
   const wire = await openWire(gated.port);
   opened.push(() => wire.close());
@@ -72,25 +60,6 @@ async function openPooled(parameters: Record<string, string> = {}): Promise<Wire
   await wire.until('Z');
   return wire;
 }
-
-/** Types of the messages up to ReadyForQuery, whatever they are, with the values of rows and the codes of errors. */
-async function answer(wire: WireClient): Promise<string[]> {
-  const seen: string[] = [];
-  for (;;) {
-    const received = await wire.message();
-    if (!received) return [...seen, 'closed'];
-    const { letter, body } = received;
-    if (letter === 'E') seen.push(`E${parseErrorFields(body).code}`);
-    else if (letter === 'D') seen.push(`D${body.subarray(6).toString()}`);
-    else if (letter === 'Z') return [...seen, `Z${body.toString()}`];
-    else seen.push(letter);
-  }
-}
-
-const ask = (wire: WireClient, ...parts: Buffer[]): Promise<string[]> => {
-  wire.send(...parts);
-  return answer(wire);
-};
 
 const pidOf = async (client: pg.Client): Promise<number> =>
   (await client.query('SELECT pg_backend_pid() AS pid')).rows[0].pid;
@@ -207,7 +176,6 @@ describe('the pools of an endpoint', () => {
     const [here, there] = [await connect(), await connect({ database: 'other' })];
     for (let round = 0; round < 3; round++) {
       await Promise.all([here.query('SELECT 1'), there.query('SELECT 1'), here.query('SELECT 2')]);
-      await until(async () => (await backends()) <= 1, { what: 'only one connection to be left' });
     }
     await Promise.all([here.end(), there.end()]);
     await gated.postmaster.query('DROP DATABASE other WITH (FORCE)');
