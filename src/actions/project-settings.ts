@@ -1,3 +1,4 @@
+import { isAddressRule } from '../domain/address-rules.ts';
 import { CoppiceError } from '../domain/errors.ts';
 import { LIMITS } from '../domain/limits.ts';
 import type { EndpointDefaults, ProjectSettings } from '../store/schema.ts';
@@ -50,22 +51,34 @@ export function changedEndpointDefaults(
 
 /**
  * The settings after a change: each key that is sent replaces what was there. What this version does not enforce is
- * refused with 501, since a list of allowed addresses that lets everybody in is worse than none.
+ * refused with 501, since a quota that nothing keeps to is worse than none.
  */
 export function changedProjectSettings(request: ProjectSettingsRequest, before: ProjectSettings): ProjectSettings {
   const unenforced = unenforcedSetting(request);
   if (unenforced) throw new CoppiceError('not_available', { feature: `a project with ${unenforced}` });
+  checkAllowedIps(request.allowed_ips?.ips ?? []);
   if (before.enable_logical_replication === true && request.enable_logical_replication === false) {
     throw new CoppiceError('logical_replication_stays');
   }
-  const sent = Object.entries(request).filter(([, value]) => value !== undefined);
+  const { allowed_ips } = request;
+  const complete = allowed_ips && { ips: [], protected_branches_only: false, ...allowed_ips };
+  const sent = Object.entries({ ...request, allowed_ips: complete }).filter(([, value]) => value !== undefined);
   return { ...before, ...Object.fromEntries(sent) };
+}
+
+/** One that cannot be read would let nobody in, which is not what whoever wrote it wants. */
+function checkAllowedIps(ips: readonly string[]): void {
+  const field = 'project.settings.allowed_ips.ips';
+  const max = LIMITS.allowed_ips_per_project;
+  if (ips.length > max) throw new CoppiceError('invalid_request', { field, problem: `has more than ${max} entries` });
+  const wrong = ips.find((entry) => !isAddressRule(entry));
+  if (wrong === undefined) return;
+  const problem = `${JSON.stringify(wrong.slice(0, 100))} is not an address, a range (a-b) or a network (a/n) of IPv4 or IPv6`;
+  throw new CoppiceError('invalid_request', { field, problem });
 }
 
 function unenforcedSetting(settings: ProjectSettingsRequest): string | undefined {
   if (Object.values(settings.quota ?? {}).some((limit) => limit > 0)) return 'a quota (settings.quota)';
-  if (settings.allowed_ips?.ips?.length) return 'a list of allowed addresses (settings.allowed_ips)';
-  if (settings.block_public_connections) return 'blocked connections (settings.block_public_connections)';
   if (settings.block_vpc_connections) return 'blocked connections (settings.block_vpc_connections)';
   if (settings.hipaa) return 'HIPAA rules (settings.hipaa)';
   if (settings.audit_log_level) return 'an audit log of its databases (settings.audit_log_level)';

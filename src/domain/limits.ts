@@ -12,6 +12,7 @@ export const LIMITS = {
   roles_per_branch: 500,
   databases_per_branch: 500,
   annotations_per_branch: 50,
+  allowed_ips_per_project: 1000,
   /** Computes that one call may make with a branch. */
   endpoints_per_call: 10,
   branch_expiry_seconds_max: 30 * 86_400,

@@ -13,7 +13,7 @@ import { parsePrefixedPassword } from '../wire/password-prefix.ts';
 import type { ScramKeys } from '../wire/scram.ts';
 import { mockVerifier, scramMechanisms, startScram } from '../wire/scram-server.ts';
 import type { ByteChannel } from './byte-channel.ts';
-import type { Directory, EndpointEntry, PointText } from './contract.ts';
+import type { BranchEntry, Directory, EndpointEntry, PointText } from './contract.ts';
 import { refusals } from './refusal.ts';
 import { type BranchRoute, namedRoute, type Route, routeTarget } from './route.ts';
 import type { VerifiedPasswords } from './verified-passwords.ts';
@@ -37,7 +37,7 @@ export interface Authenticated {
 }
 
 /** Where a client may go. Where a branch at a point is, is found out once the client has been let in. */
-export type Destination = EndpointEntry | BranchRoute;
+export type Destination = EndpointEntry | (BranchRoute & BranchEntry);
 
 export interface AuthenticationContext {
   readonly directory: Directory;
@@ -149,7 +149,8 @@ async function findCandidate(route: Route, user: string, context: Authentication
 
 async function findDestination(route: Route, directory: Directory): Promise<Destination | undefined> {
   if (!('branch_id' in route)) return directory.endpoint(route.endpoint_id);
-  return (await directory.branch(route.branch_id)) ? route : undefined;
+  const branch = await directory.branch(route.branch_id);
+  return branch && { ...route, ...branch };
 }
 
 async function lookUp(

@@ -13,10 +13,20 @@ export interface RoleSecret {
   readonly valid_until: Date | null;
 }
 
+/** From where clients may come. */
+export interface AccessRules {
+  /** Addresses, ranges and networks; nobody else is let in. Undefined: everybody is. */
+  readonly allowed_ips?: readonly string[];
+  /** Only from this machine and private networks. */
+  readonly private_only: boolean;
+}
+
 /** Where an endpoint is, and who may enter. */
 export interface EndpointEntry {
   readonly endpoint_id: EndpointId;
   readonly disabled: boolean;
+  /** Undefined: from everywhere. */
+  readonly access?: AccessRules;
   /** `stopping`: hold the connection and ask for a wake, which is served by the next start. */
   readonly state: 'running' | 'stopping' | 'stopped';
   /** More sessions are refused; undefined: the server knows its own bound. */
@@ -31,13 +41,18 @@ export interface PointText {
   readonly text: string;
 }
 
+/** A branch that clients may come to at a point of its past. */
+export interface BranchEntry {
+  readonly access?: AccessRules;
+}
+
 export interface Directory {
   /** The endpoint, or undefined when there is none. Answers from what this process last heard; cheap. */
   endpoint(id: EndpointId): Promise<EndpointEntry | undefined>;
   /** The role's secret, or undefined. `refresh` asks the running server once more (a password changed in SQL). */
   role(id: EndpointId, name: string, options?: { refresh?: boolean }): Promise<RoleSecret | undefined>;
-  /** Whether there is such a branch. */
-  branch(id: BranchId): Promise<boolean>;
+  /** The branch, or undefined when there is none. */
+  branch(id: BranchId): Promise<BranchEntry | undefined>;
   /** The secret of the branch's role as it is now, or undefined; as for an endpoint. */
   branchRole(id: BranchId, name: string, options?: { refresh?: boolean }): Promise<RoleSecret | undefined>;
 }

@@ -87,6 +87,14 @@ export const refusals = {
   replicationOfPast: () => new Refusal('user', '0A000', 'The past of a branch cannot be replicated from.'),
   userMissing: () => new Refusal('user', '28000', "Parameter 'user' is missing in startup packet."),
   passwordWrong: (user: string) => new Refusal('user', '28P01', `password authentication failed for user '${user}'`),
+  addressNotAllowed: (address: string) =>
+    new Refusal('user', '28000', `This IP address ${address} is not allowed to connect to this endpoint.`, {
+      hint: 'Add it to the allow list of the project (`settings.allowed_ips`). A client may come over IPv4 and over IPv6: both addresses have to be there.',
+    }),
+  networkBlocked: (address: string) =>
+    new Refusal('user', '28000', `This endpoint is not allowed to be reached from a public network: ${address}`, {
+      hint: 'The project blocks public connections (`settings.block_public_connections`). Connect from a private network.',
+    }),
   authenticationTimeout: () => new Refusal('user', '57014', 'Authentication timed out'),
   handshakeTimeout: () => new Refusal('user', '57014', 'The startup packet did not arrive in time'),
   directTlsWithoutAlpn: () =>

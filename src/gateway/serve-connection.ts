@@ -11,6 +11,7 @@ import { parseReplication } from '../wire/replication.ts';
 import { ReplicationFilter } from '../wire/replication-filter.ts';
 import type { Startup } from '../wire/startup.ts';
 import { parseStartupOptions } from '../wire/startup-options.ts';
+import { checkAddress } from './allow-list.ts';
 import { type Authenticated, type AuthenticationContext, authenticate } from './authenticate.ts';
 import type { ByteChannel } from './byte-channel.ts';
 import { type CancelTarget, cancelQuery } from './cancel-query.ts';
@@ -136,6 +137,7 @@ async function serveClient(
   const { destination } = authenticated;
   const pooled = authenticated.route.pooled && 'endpoint_id' in destination;
   if (pooled && request.logical) throw refusals.pooledReplication();
+  checkAddress(record.peer, destination.access);
   const sessions_max = 'sessions_max' in destination ? destination.sessions_max : undefined;
   context.onAuthenticated(routeTarget(authenticated.route), { pooled, sessions_max });
   if ('disabled' in destination && destination.disabled) throw refusals.endpointDisabled(destination.endpoint_id);

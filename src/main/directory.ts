@@ -1,9 +1,10 @@
 import { customerConnections, pooledConnections } from '../domain/compute-size.ts';
 import type { BranchId, EndpointId } from '../domain/ids.ts';
-import type { Directory, RoleSecret } from '../gateway/contract.ts';
+import type { AccessRules, Directory, RoleSecret } from '../gateway/contract.ts';
 import type { Change } from '../store/changes.ts';
 import type { Store } from '../store/connection.ts';
 import {
+  type DirectoryAccess,
   type DirectoryEndpoint,
   findDirectoryBranch,
   findDirectoryEndpoint,
@@ -57,7 +58,8 @@ export function createDirectory(
       // A replica runs with room for what its primary has, which may be larger.
       const sessions_max = found.type === 'read_only' ? customerConnections(found) : undefined;
       const pool_size = pooledConnections(found);
-      return { endpoint_id: found.id, disabled: found.disabled, state, sessions_max, pool_size };
+      const access = accessRules(found.access);
+      return { endpoint_id: found.id, disabled: found.disabled, access, state, sessions_max, pool_size };
     },
     role: async (id, name, { refresh } = {}) => {
       const endpoint = await find(id);
@@ -70,7 +72,10 @@ export function createDirectory(
       }
       return findRole(endpoint.branch_id, running, name);
     },
-    branch: async (id) => (await findDirectoryBranch(store, id)) !== undefined,
+    branch: async (id) => {
+      const found = await findDirectoryBranch(store, id);
+      return found && { access: accessRules(found.access) };
+    },
     branchRole: async (id, name, { refresh } = {}) => {
       const branch = await findDirectoryBranch(store, id);
       if (!branch) return undefined;
@@ -84,12 +89,19 @@ export function createDirectory(
     hear: ({ noun, id }) => {
       if (noun === 'endpoint') endpoints.delete(id);
       if (noun === 'branch') roles.delete(id);
+      // Rare; the endpoints of one project are not worth an index.
+      if (noun === 'access') endpoints.clear();
     },
     forget: () => {
       endpoints.clear();
       roles.clear();
     },
   };
+}
+
+function accessRules({ allowed_ips, block_public_connections }: DirectoryAccess): AccessRules | undefined {
+  if (allowed_ips.length === 0 && !block_public_connections) return undefined;
+  return { allowed_ips: allowed_ips.length > 0 ? allowed_ips : undefined, private_only: block_public_connections };
 }
 
 function ofBranch<T>(branches: Map<string, Map<string, T>>, id: string): Map<string, T> {

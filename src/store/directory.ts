@@ -5,6 +5,20 @@ import type { ObservedCompute } from '../domain/states.ts';
 import { oneOf } from './any-of.ts';
 import type { Store } from './connection.ts';
 
+/** From where clients of a branch may come. */
+export interface DirectoryAccess {
+  /** Empty: from everywhere. */
+  readonly allowed_ips: readonly string[];
+  readonly block_public_connections: boolean;
+}
+
+/** Of a statement that has `branches` and `projects`. The list of a project may be for its protected branches alone. */
+const ACCESS = sql<DirectoryAccess>`jsonb_build_object(
+  'allowed_ips', case when branches.protected
+    or (projects.settings #>> '{allowed_ips,protected_branches_only}')::boolean is not true
+    then coalesce(projects.settings #> '{allowed_ips,ips}', '[]') else '[]' end,
+  'block_public_connections', coalesce((projects.settings ->> 'block_public_connections')::boolean, false))`;
+
 /** What the gateway asks about an endpoint. */
 export interface DirectoryEndpoint {
   readonly id: EndpointId;
@@ -15,6 +29,7 @@ export interface DirectoryEndpoint {
   readonly min_cu: number;
   readonly max_cu: number;
   readonly disabled: boolean;
+  readonly access: DirectoryAccess;
   readonly observed_state: ObservedCompute;
   readonly compute: { driver: string; id: string } | null;
 }
@@ -24,7 +39,9 @@ export function findDirectoryEndpoint(store: Store, id: EndpointId): Promise<Dir
     store
       .selectFrom('endpoints')
       .innerJoin('branches', 'branches.id', 'endpoints.branch_id')
+      .innerJoin('projects', 'projects.id', 'branches.project_id')
       .select(['endpoints.id', 'endpoints.branch_id', 'endpoints.disabled', 'endpoints.compute'])
+      .select(ACCESS.as('access'))
       .select('branches.ephemeral_of')
       .select(['endpoints.type', 'endpoints.min_cu', 'endpoints.max_cu'])
       // A server of another timeline is on its way out: nobody is let in who comes for this branch.
@@ -44,12 +61,14 @@ export interface DirectoryBranch {
   readonly id: BranchId;
   /** The endpoint whose running server has the branch's roles. */
   readonly running_endpoint_id: EndpointId | null;
+  readonly access: DirectoryAccess;
 }
 
 export async function findDirectoryBranch(store: Store, id: BranchId): Promise<DirectoryBranch | undefined> {
   const { rows } = await sql<DirectoryBranch>`
-    select branches.id, endpoints.id as running_endpoint_id
-    from branches left join endpoints on endpoints.branch_id = branches.id and endpoints.type = 'read_write'
+    select branches.id, endpoints.id as running_endpoint_id, ${ACCESS} as access
+    from branches join projects on projects.id = branches.project_id
+    left join endpoints on endpoints.branch_id = branches.id and endpoints.type = 'read_write'
       and endpoints.deleted_at is null and endpoints.observed_state = 'running'
       and endpoints.serves_timeline_id = branches.timeline_id
     where branches.id = ${id} and branches.deleted_at is null and branches.ephemeral_of is null`.execute(store);

@@ -112,7 +112,11 @@ describe('projects', () => {
       [{ branch: { role_name: 'cloud_admin' } }, 422, /role name is reserved/],
       [{ branch: { database_name: 'template1' } }, 422, /database name is reserved/],
       [{ branch: { database_name: 'x'.repeat(60) } }, 400, /role_name.*at most 63 bytes/],
-      [{ settings: { allowed_ips: { ips: ['10.0.0.1'] } } }, 501, /not available/],
+      [{ settings: { allowed_ips: { ips: ['10.0.0.0/8', '10.0.0.1/33'] } } }, 400, /allowed_ips.*10\.0\.0\.1\/33/],
+      [{ settings: { allowed_ips: { ips: ['10.0.0.9-10.0.0.1'] } } }, 400, /allowed_ips.*is not an address/],
+      [{ settings: { allowed_ips: { ips: ['example.com'] } } }, 400, /allowed_ips.*is not an address/],
+      [{ settings: { allowed_ips: { ips: Array(1001).fill('10.0.0.1') } } }, 400, /allowed_ips.*more than 1000/],
+      [{ settings: { block_vpc_connections: true } }, 501, /not available/],
       [{ settings: { quota: { active_time_seconds: 1 } } }, 501, /not available/],
     ];
     for (const [project, status, message] of refused) {
@@ -191,6 +195,22 @@ describe('projects', () => {
     assert.deepEqual(moved.body.project.settings.maintenance_window, window('02:00'));
     assert.equal((await patch({ history_retention_seconds: 2_592_001 })).status, 400);
     assert.equal((await patch({ default_endpoint_settings: { autoscaling_limit_min_cu: 60 } })).status, 400);
+  });
+
+  it('say from where clients may come; the list that is sent replaces the one before', async () => {
+    const ips = ['203.0.113.7', '203.0.113.16-203.0.113.31', '198.51.100.0/24', '2001:db8::/32', '::ffff:192.0.2.1'];
+    const { project } = await create({ settings: { allowed_ips: { ips, protected_branches_only: true } } });
+    assert.deepEqual(project.settings.allowed_ips, { ips, protected_branches_only: true });
+    const patch = (settings: object) =>
+      api.call('PATCH', `/projects/${project.id}`, { body: { project: { settings } } });
+    const blocked = await patch({ block_public_connections: true });
+    assert.deepEqual(blocked.body.project.settings.allowed_ips.ips, ips);
+    assert.equal(blocked.body.project.settings.block_public_connections, true);
+    const replaced = await patch({ allowed_ips: { ips: ['::1'] } });
+    assert.deepEqual(replaced.body.project.settings.allowed_ips, { ips: ['::1'], protected_branches_only: false });
+    const emptied = await patch({ allowed_ips: { ips: [] }, block_public_connections: false });
+    assert.deepEqual(emptied.body.project.settings.allowed_ips, { ips: [], protected_branches_only: false });
+    assert.deepEqual(emptied.body.operations, []);
   });
 
   it('restart active endpoints when logical replication comes on, which it stays', async () => {

@@ -5,14 +5,17 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { neon, neonConfig, Pool } from '@neondatabase/serverless';
+import pg from 'pg';
 import { WebSocket } from 'ws';
 import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { until } from '../support/until.ts';
 
 /** The serverless driver as people use it, on connection strings as the API gives them. */
 describe('the serverless driver', { timeout: 300_000 }, () => {
   let coppice: TestCoppice;
   let project: string;
   let endpoint: string;
+  let branch: string;
   let uri: string;
 
   before(async () => {
@@ -20,6 +23,7 @@ describe('the serverless driver', { timeout: 300_000 }, () => {
     const made = await coppice.must('POST', '/projects', { project: { name: 'edge' } });
     project = made.project.id;
     endpoint = made.endpoints[0].id;
+    branch = made.branch.id;
     uri = made.connection_uris[0].connection_uri;
     await coppice.settled(project);
   });
@@ -98,6 +102,52 @@ describe('the serverless driver', { timeout: 300_000 }, () => {
     await assert.rejects(neon(wrong)`SELECT 1`, { code: '28P01' });
     const shown = await coppice.must('GET', `/projects/${project}/endpoints/${endpoint}`);
     assert.equal(shown.endpoint.current_state, 'idle');
+  });
+
+  it('is kept out where the project does not allow its address, as soon as that is said', async () => {
+    await sleep();
+    const change = (settings: object) => coppice.must('PATCH', `/projects/${project}`, { project: { settings } });
+    const entering = {
+      http: () => neon(uri)`SELECT 1`,
+      websocket: () => withPool((pool) => pool.query('SELECT 1')),
+      tcp: async () => {
+        await using client = Object.assign(new pg.Client({ connectionString: uri }), {
+          [Symbol.asyncDispose]: () => client.end().catch(() => undefined),
+        });
+        await client.connect();
+      },
+    };
+    const refused = { code: '28000', message: /^This IP address \S+ is not allowed to connect to this endpoint/ };
+    const comesTo = (expected: string) =>
+      until(
+        async () => {
+          const outcome = await entering.http().then(
+            () => 'in',
+            (error) => error.code,
+          );
+          return outcome === expected;
+        },
+        { what: `the gateway to answer ${expected}` },
+      );
+    await change({ allowed_ips: { ips: ['203.0.113.7'] } });
+    await comesTo('28000');
+    for (const enter of Object.values(entering)) await assert.rejects(enter(), refused);
+    const shown = await coppice.must('GET', `/projects/${project}/endpoints/${endpoint}`);
+    assert.equal(shown.endpoint.current_state, 'idle');
+    await change({ allowed_ips: { ips: ['203.0.113.7', '127.0.0.0/8', '::1'] } });
+    await comesTo('in');
+    for (const enter of Object.values(entering)) await enter();
+    await change({ allowed_ips: { ips: ['203.0.113.7'], protected_branches_only: true } });
+    for (const enter of Object.values(entering)) await enter();
+    const protect = (on: boolean) =>
+      coppice.must('PATCH', `/projects/${project}/branches/${branch}`, { branch: { protected: on } });
+    await protect(true);
+    await comesTo('28000');
+    await protect(false);
+    await comesTo('in');
+    await change({ allowed_ips: { ips: [] }, block_public_connections: true });
+    for (const enter of Object.values(entering)) await enter();
+    await change({ block_public_connections: false });
   });
 
   it('finds its way by its own rules, with certificates that it checks', async () => {

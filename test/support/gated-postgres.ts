@@ -174,7 +174,7 @@ function createDirectory(postmaster: Postmaster): TestDirectory {
       }
       return directory.secrets.get(name);
     },
-    branch: async (id) => id === BRANCH,
+    branch: async (id) => (id === BRANCH ? { access: directory.entry.access } : undefined),
     branchRole: async (id, name, options) => (id === BRANCH ? directory.role(ENDPOINT, name, options) : undefined),
   };
   return directory;

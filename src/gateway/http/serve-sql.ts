@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { BranchId, EndpointId } from '../../domain/ids.ts';
+import { checkAddress } from '../allow-list.ts';
 import { type Authenticated, type AuthenticationContext, checkPassword } from '../authenticate.ts';
 import type { ByteBudget } from '../byte-budget.ts';
 import { travel } from '../connect-compute.ts';
@@ -113,6 +114,7 @@ async function answerSql(
   });
   record.authentication_ms = performance.now() - started;
   const { destination } = authenticated;
+  checkAddress(record.peer, destination.access);
   context.onAuthenticated(routeTarget(authenticated.route));
   if ('disabled' in destination && destination.disabled) throw refusals.endpointDisabled(destination.endpoint_id);
 

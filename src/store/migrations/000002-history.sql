@@ -175,3 +175,9 @@ create table exports (
 );
 create trigger announce after insert or update of ended_at on exports
   for each row execute function announce('export', 'id');
+
+-- Gateways keep in mind from where clients of a project may come.
+create trigger announce after update of settings on projects
+  for each row when (old.settings is distinct from new.settings) execute function announce('access', 'id');
+create trigger announce_access after update of protected on branches
+  for each row when (old.protected is distinct from new.protected) execute function announce('access', 'project_id');
