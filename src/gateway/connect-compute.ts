@@ -15,6 +15,9 @@ export interface ConnectTimes {
   connect_ms: number;
 }
 
+/** What it takes to reach a compute that may sleep. */
+export type Reach = Pick<Waker, 'dial' | 'wake'>;
+
 export interface ComputeLogin {
   readonly entry: EndpointEntry;
   /** Of the start-up packet to the compute. */
@@ -30,7 +33,7 @@ export interface ComputeLogin {
  */
 export async function connectCompute(
   { entry, parameters, keys, times }: ComputeLogin,
-  waker: Waker,
+  waker: Reach,
   signal: AbortSignal,
 ): Promise<ComputeSession> {
   const id = entry.endpoint_id;
@@ -80,11 +83,11 @@ async function timed<T>(times: ConnectTimes, part: keyof ConnectTimes, work: () 
   }
 }
 
-function wake(id: EndpointId, waker: Waker, signal: AbortSignal): Promise<void> {
+function wake(id: EndpointId, waker: Reach, signal: AbortSignal): Promise<void> {
   return untilAborted(waker.wake(id, signal), signal);
 }
 
-function dial(id: EndpointId, waker: Waker, signal: AbortSignal): Promise<Duplex | undefined> {
+function dial(id: EndpointId, waker: Reach, signal: AbortSignal): Promise<Duplex | undefined> {
   return untilAborted(waker.dial(id), signal, (stream) => stream?.destroy());
 }
 

@@ -1,11 +1,11 @@
 import type { EndpointId } from '../../domain/ids.ts';
 import { LIMITS } from '../../domain/limits.ts';
-import { connectCompute } from '../connect-compute.ts';
+import { connectCompute, type Reach } from '../connect-compute.ts';
 import type { Directory, EndpointEntry, Waker } from '../contract.ts';
 import { ComputeRefusal, refusals } from '../refusal.ts';
 import { CodeWatch } from './code-watch.ts';
 import type { ServerWish } from './contract.ts';
-import { Pool, type PoolHost } from './pool.ts';
+import { NotWanted, Pool, type PoolHost } from './pool.ts';
 import { ServerConnection } from './server-connection.ts';
 
 export interface PoolsContext {
@@ -73,7 +73,7 @@ export class EndpointPools {
         idle_ms: pool_server_idle_ms,
       },
       code: this.#codeOf(wish.database),
-      connect: (onSlow) => this.#connect(wish, onSlow),
+      connect: (onSlow, isWanted) => this.#connect(wish, onSlow, isWanted),
       takeRoom: () => this.#takeRoom(),
       giveRoom: () => {
         this.#taken--;
@@ -140,8 +140,15 @@ export class EndpointPools {
     for (const pool of waited) pool.openMore();
   }
 
-  async #connect(wish: Wish, onSlow: (reason: string, patience_ms: number) => void): Promise<ServerConnection> {
-    const { directory, waker, limits, raw_splice, stopping } = this.#context;
+  async #wake(isWanted: () => boolean, ...asked: Parameters<Waker['wake']>): Promise<void> {
+    if (!isWanted()) throw new NotWanted();
+    await this.#context.waker.wake(...asked);
+  }
+
+  async #connect(wish: Wish, ...[onSlow, isWanted]: Parameters<PoolHost['connect']>): Promise<ServerConnection> {
+    const { directory, limits, raw_splice, stopping } = this.#context;
+    const { waker } = this.#context;
+    const wanted: Reach = { dial: (id) => waker.dial(id), wake: (...asked) => this.#wake(isWanted, ...asked) };
     const { endpoint_id } = wish.entry;
     const late = new AbortController();
     const expire = (delay_ms: number) => setTimeout(() => late.abort(refusals.wakeTimeout()), delay_ms);
@@ -160,7 +167,7 @@ export class EndpointPools {
       const parameters = new Map([['user', wish.user], ['database', wish.database], ...wish.parameters]);
       const times = { wake_ms: 0, connect_ms: 0 };
       const signal = AbortSignal.any([stopping, late.signal]);
-      const session = await connectCompute({ entry, parameters, keys: wish.keys, times }, waker, signal);
+      const session = await connectCompute({ entry, parameters, keys: wish.keys, times }, wanted, signal);
       const server = await ServerConnection.open(session, raw_splice);
       if (stopping.aborted) server.close();
       return server;

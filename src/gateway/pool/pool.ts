@@ -24,8 +24,11 @@ export interface PoolHost {
   readonly timeouts: { readonly wait_notice_ms: number; readonly wait_timeout_ms: number; readonly idle_ms: number };
   /** Whether the code of the pool's database could leave something in a session. */
   readonly code: CodeWatch;
-  /** Logs in to the compute. `onSlow` is called when it will take a while, with the reason and how long to wait for it. */
-  connect(onSlow: (reason: string, patience_ms: number) => void): Promise<ServerConnection>;
+  /**
+   * Logs in to the compute. `onSlow` is called when it will take a while, with the reason and how long to wait for it.
+   * Throws NotWanted in place of a wake when `isWanted` says that nobody waits any more.
+   */
+  connect(onSlow: (reason: string, patience_ms: number) => void, isWanted: () => boolean): Promise<ServerConnection>;
   /** Takes room for one more connection, for which an idle one of another pool may have to go. */
   takeRoom(): boolean;
   /** Gives that room back. */
@@ -37,6 +40,9 @@ export interface PoolHost {
   waiterLeft(): void;
   onUnused(): void;
 }
+
+/** The compute went to sleep while a connection to it was opened for somebody who has found another, or has gone. */
+export class NotWanted extends Error {}
 
 const MAX_CANONICAL = 1000;
 
@@ -158,7 +164,10 @@ export class Pool {
   async #open(): Promise<void> {
     this.#openings++;
     try {
-      const server = await this.#host.connect((reason, patience_ms) => this.#onSlow(reason, patience_ms));
+      const server = await this.#host.connect(
+        (reason, patience_ms) => this.#onSlow(reason, patience_ms),
+        () => this.#waiting.size > 0,
+      );
       this.#openings--;
       this.#servers.add(server);
       server.onGone = () => this.#forget(server);
@@ -171,6 +180,8 @@ export class Pool {
       const full = error instanceof ComputeRefusal && error.fields.code === '53300';
       // Others have taken what was left of the server's connections: wait for ours.
       if (full && this.#servers.size > 0) this.#ceiling = this.#servers.size;
+      // Somebody may have come in between.
+      else if (error instanceof NotWanted) this.openMore();
       else this.#failWaiting(error);
       this.#noteUnused();
     }
