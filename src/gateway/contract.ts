@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { BranchId, EndpointId } from '../domain/ids.ts';
+import type { ScramKeys } from '../wire/scram.ts';
 
 /**
  * What the gateway needs from the rest, handed in by `main`. The gateway never sees the store or a driver.
@@ -33,6 +34,22 @@ export interface EndpointEntry {
   readonly sessions_max?: number;
   /** Server connections that the pools of the endpoint may have together. */
   readonly pool_size?: number;
+}
+
+/** Whose tokens are taken for a role of an endpoint. */
+export interface TokenIssuer {
+  /** Where its public keys are (JWKS). Fetched as it is: whoever stored it has seen to where it leads. */
+  readonly jwks_url: string;
+  /** A token must be meant for it, where one is given. */
+  readonly audience?: string;
+}
+
+/** Who gets in by a token instead of a password. */
+export interface TokenDirectory {
+  /** Empty for a role that takes none, for unknown roles and endpoints. */
+  issuers(id: EndpointId, role: string): Promise<readonly TokenIssuer[]>;
+  /** What logs in to the compute as a role that takes tokens. */
+  keys(id: EndpointId, role: string): Promise<ScramKeys>;
 }
 
 /** A point of a branch's past as a client wrote it, not yet read. */

@@ -10,10 +10,11 @@ import type { Certificates } from './certificates.ts';
 import { closeGently } from './close-gently.ts';
 import { type ConnectionRecord, type GatewayLogger, logRecord, newRecord, recordError } from './connection-record.ts';
 import { Connections } from './connections.ts';
-import type { Directory, Waker } from './contract.ts';
+import type { Directory, TokenDirectory, Waker } from './contract.ts';
 import { type ReceiveOpening, receiveFromSocket } from './handshake.ts';
 import { type UpgradeHandler, webSockets } from './http/serve-web-sockets.ts';
 import { type SqlHandler, sqlHandler } from './http/sql-handler.ts';
+import { TokenVerifier } from './http/verify-token.ts';
 import { peerOf } from './peer.ts';
 import { Pools } from './pool/pools.ts';
 import { refusalResponse, refusals } from './refusal.ts';
@@ -31,6 +32,8 @@ export interface GatewayOptions {
   readonly certificates: Certificates;
   readonly directory: Directory;
   readonly waker: Waker;
+  /** Who gets in by a token over HTTP; nobody where it is left out. */
+  readonly tokens?: TokenDirectory;
   readonly logger: GatewayLogger;
   /**
    * 32 bytes that must stay the same over restarts and gateways: unknown roles are answered from it. Random when left
@@ -121,7 +124,11 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   const request = sqlHandler({
     ...{ connections, logger: options.logger, onSessionEnd: options.onSessionEnd },
-    context: { ...shared, limits },
+    context: {
+      ...shared,
+      limits,
+      tokens: options.tokens && { directory: options.tokens, verifier: new TokenVerifier() },
+    },
   });
 
   const servers = await listen(options, accept);

@@ -116,6 +116,13 @@ export const refusals = {
     new Refusal('user', '28000', 'missing authentication credentials: required password', {
       hint: 'The connection string names no password.',
     }),
+  passwordAndToken: () =>
+    new Refusal('user', '28000', 'Give a password in the connection string or a token in Authorization, not both.'),
+  tokensNotTaken: () =>
+    new Refusal('user', '0A000', 'Tokens are not taken here: give a password in the connection string.'),
+  tokenInvalid: (reason: string) => new Refusal('user', '28000', `the token is not valid: ${reason}`),
+  keysUnavailable: (cause: unknown) =>
+    new Refusal('controlplane', '08006', "The keys of the token's issuer could not be fetched.", { cause }),
   connectionStringMissing: () => new Refusal('user', '08P01', 'The header Neon-Connection-String is missing.'),
   methodNotAllowed: (method: string) =>
     new Refusal('user', '08P01', `${method} is not allowed here: use POST`, { http_status: 405 }),

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { BranchId, EndpointId } from '../../domain/ids.ts';
 import { checkAddress } from '../allow-list.ts';
-import { type Authenticated, type AuthenticationContext, checkPassword } from '../authenticate.ts';
+import type { Authenticated } from '../authenticate.ts';
 import type { ByteBudget } from '../byte-budget.ts';
 import { travel } from '../connect-compute.ts';
 import { type ConnectionRecord, loggable, recordError } from '../connection-record.ts';
@@ -12,6 +12,7 @@ import type { ServerLease, ServerPools } from '../pool/contract.ts';
 import { ClientGone, ComputeRefusal, refusals, toRefusal } from '../refusal.ts';
 import { routeTarget } from '../route.ts';
 import { type ConnectionString, readConnectionString } from './connection-string.ts';
+import { type LetInContext, letIn } from './let-in.ts';
 import { readBody } from './request-body.ts';
 import { JsonPieces } from './result-json.ts';
 import { runSql } from './run-sql.ts';
@@ -21,7 +22,7 @@ import { readSqlOptions, readSqlRequest, type SqlOptions, type SqlRequest } from
 import { tlsOf } from './tls-of-request.ts';
 
 /** What all requests of a gateway share. */
-export interface SqlContext extends AuthenticationContext {
+export interface SqlContext extends LetInContext {
   readonly domain: string;
   readonly require_tls: boolean;
   readonly waker: Waker;
@@ -105,9 +106,7 @@ async function answerSql(
   const options = readSqlOptions(request.headers);
 
   const started = performance.now();
-  const { password } = wanted;
-  if (password === undefined) throw refusals.passwordMissing();
-  const authenticated = await withDeadline(checkPassword({ ...wanted, password }, context), {
+  const authenticated = await withDeadline(letIn(wanted, request.headers.authorization, context), {
     delay_ms: timeouts.authentication_timeout_ms,
     error: refusals.authenticationTimeout,
     signal,
