@@ -330,6 +330,29 @@ describe('a request that nobody waits for any more', () => {
     await until(async () => !(await running()), { what: 'the query to be cancelled' });
   });
 
+  it('wakes no compute that has gone to sleep meanwhile', async () => {
+    await gated.postmaster.stop();
+    const { dial, wakes } = gated.waker;
+    const dialled = Promise.withResolvers<void>();
+    const answered = Promise.withResolvers<undefined>();
+    gated.waker.dial = () => {
+      dialled.resolve();
+      return answered.promise;
+    };
+    const gone = new AbortController();
+    // With a setting of its own, so that no connection is there.
+    const sql = neon(url({ more: '&statement_timeout=4321' }), { fetchOptions: { signal: gone.signal } });
+    const failed = assert.rejects(sql`SELECT 1`);
+    await dialled.promise;
+    gone.abort();
+    await failed;
+    await until(() => gated.gateway.sessionCount(ENDPOINT) === 0, { what: 'the request to be given up' });
+    gated.waker.dial = dial;
+    answered.resolve(undefined);
+    await new Promise(setImmediate);
+    assert.equal(gated.waker.wakes, wakes);
+  });
+
   it('is given up while its compute wakes', async () => {
     await gated.postmaster.stop();
     const { onWake } = gated.waker;
