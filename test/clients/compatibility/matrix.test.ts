@@ -4,11 +4,26 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { removeDataDirectory, startCoppice, type TestCoppice } from '../../support/coppice.ts';
+import { DRIZZLE } from './drizzle-client.ts';
+import { KNEX } from './knex-client.ts';
+import { KYSELY } from './kysely-client.ts';
 import type { MatrixClient, Place } from './matrix-client.ts';
 import { PG_CLIENTS } from './pg-clients.ts';
 import { POSTGRES_JS } from './postgres-js.ts';
+import { PRISMA } from './prisma-client.ts';
+import { SERVERLESS } from './serverless.ts';
+import { TYPEORM } from './typeorm-client.ts';
 
-const CLIENTS: readonly MatrixClient[] = [...PG_CLIENTS, POSTGRES_JS];
+const CLIENTS: readonly MatrixClient[] = [
+  ...PG_CLIENTS,
+  POSTGRES_JS,
+  ...SERVERLESS,
+  DRIZZLE,
+  ...PRISMA,
+  KYSELY,
+  KNEX,
+  TYPEORM,
+];
 
 /** Clients that know nothing of Coppice, on connection strings as the API gives them. */
 describe('compatibility of clients', { timeout: 480_000 }, () => {
