@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
+import { isAddressRule } from './address-rules.ts';
 import { LIMITS } from './limits.ts';
 import { parseObjectPlace } from './object-place.ts';
 import {
@@ -82,6 +83,12 @@ const READERS: Record<SettingType, Reader> = {
   choice_list: (text, setting) => readItems(text).map((item) => readChoice(item, setting)),
   domain: readMatching(HOST_NAME, 'is not a domain name; give one in lower case, such as db.example.com'),
   email: readMatching(/^[^\s@]+@[^\s@]{1,190}$/, 'is not an email address; give one such as you@example.com'),
+  network_list: (text) => {
+    const items = readItems(text);
+    const wrong = items.find((item) => !isAddressRule(item));
+    if (wrong === undefined) return items;
+    throw new UnreadableValue(`holds "${wrong}"; give addresses, ranges (a-b) and networks (a/n) separated by commas`);
+  },
   object_place: (text) => {
     if (parseObjectPlace(text)) return text;
     throw new UnreadableValue('is no place for objects; give s3://bucket/prefix or an absolute path of a directory');

@@ -22,6 +22,7 @@ export type SettingType =
   | 'choice_list'
   | 'domain'
   | 'email'
+  | 'network_list'
   | 'object_place'
   | 'path'
   | 'port'
@@ -131,6 +132,19 @@ export const SETTINGS = {
     type: 'boolean',
     default: 'false',
     description: 'Refuse Postgres connections without TLS, from this machine too.',
+  },
+  proxy_protocol: {
+    type: 'choice',
+    allowed: ['off', 'allowed', 'required'],
+    default: 'off',
+    description:
+      'Whether Postgres connections may or must begin with a header of the PROXY protocol, version 2, by which a load balancer tells the address of its client.',
+  },
+  proxy_protocol_from: {
+    type: 'network_list',
+    default: '127.0.0.0/8,::1',
+    description:
+      'From where such headers are believed: addresses, ranges and networks. Whoever is in there can claim to be any client.',
   },
   roles: {
     type: 'choice_list',
@@ -263,7 +277,7 @@ type Value<S> = S extends { type: 'port' | 'seconds' | 'size' }
       ? C
       : S extends { type: 'choice_list'; allowed: readonly (infer C)[] }
         ? readonly C[]
-        : S extends { type: 'address_list' }
+        : S extends { type: 'address_list' | 'network_list' }
           ? readonly string[]
           : string;
 

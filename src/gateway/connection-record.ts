@@ -17,8 +17,8 @@ export type Protocol = 'tcp' | 'websocket' | 'http';
 /** One connection in plain facts, complete when it has ended. Holds no secret. */
 export interface ConnectionRecord extends ConnectTimes, SpliceCounters {
   readonly session_id: string;
-  /** IP address and port; undefined when the client had gone before we looked. */
-  readonly peer: string | undefined;
+  /** IP address and port, behind a balancer those that it tells; undefined when the client had gone before we looked. */
+  peer: string | undefined;
   readonly protocol: Protocol;
   endpoint_id?: EndpointId;
   pooled?: boolean;

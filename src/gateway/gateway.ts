@@ -17,6 +17,7 @@ import { type SqlHandler, sqlHandler } from './http/sql-handler.ts';
 import { TokenVerifier } from './http/verify-token.ts';
 import { peerOf } from './peer.ts';
 import { Pools } from './pool/pools.ts';
+import { type ProxyRules, receiveBehindProxy } from './proxy-protocol.ts';
 import { refusalResponse, refusals } from './refusal.ts';
 import { type ConnectionContext, serveConnection } from './serve-connection.ts';
 import { turnstile } from './turnstile.ts';
@@ -27,6 +28,8 @@ export interface GatewayOptions {
   readonly listen: readonly { readonly host: string; readonly port: number }[];
   /** Endpoints are the labels directly under it. */
   readonly domain: string;
+  /** Load balancers that say whose a connection is; without, nobody is believed. */
+  readonly proxy?: ProxyRules;
   /** Refuse plaintext from loopback too. */
   readonly require_tls: boolean;
   readonly certificates: Certificates;
@@ -95,7 +98,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     // Errors reach us as the end of the stream as well; without a listener they would end the process.
     socket.on('error', () => undefined);
     const record = newRecord(peerOf(socket), 'tcp');
-    connections.track(serve(socket, receiveFromSocket(socket, options.certificates), record));
+    const receive = receiveFromSocket(socket, options.certificates);
+    const behind = options.proxy ? receiveBehindProxy(socket, options.proxy, record, receive) : receive;
+    connections.track(serve(socket, behind, record));
   };
 
   async function serve(stream: Duplex, receive: ReceiveOpening, record: ConnectionRecord): Promise<void> {

@@ -87,6 +87,14 @@ export const refusals = {
   replicationOfPast: () => new Refusal('user', '0A000', 'The past of a branch cannot be replicated from.'),
   userMissing: () => new Refusal('user', '28000', "Parameter 'user' is missing in startup packet."),
   passwordWrong: (user: string) => new Refusal('user', '28P01', `password authentication failed for user '${user}'`),
+  proxyHeaderMalformed: (problem: string) =>
+    new Refusal('user', '08P01', `The header of the PROXY protocol cannot be read: ${problem}.`),
+  proxyHeaderMissing: () =>
+    new Refusal('user', '08P01', 'Connections have to begin with a header of the PROXY protocol, version 2.'),
+  proxyNotTrusted: (address: string) =>
+    new Refusal('user', '28000', `The PROXY protocol is not taken from ${address}.`, {
+      hint: 'The addresses of load balancers are in COPPICE_PROXY_PROTOCOL_FROM.',
+    }),
   addressNotAllowed: (address: string) =>
     new Refusal('user', '28000', `This IP address ${address} is not allowed to connect to this endpoint.`, {
       hint: 'Add it to the allow list of the project (`settings.allowed_ips`). A client may come over IPv4 and over IPv6: both addresses have to be there.',

@@ -2,12 +2,14 @@ import { join } from 'node:path';
 import Fastify, { type FastifyBaseLogger } from 'fastify';
 import type { ActionContext } from '../actions/context.ts';
 import { createApi } from '../api/server.ts';
+import { addressList } from '../domain/address-rules.ts';
 import { LIMITS } from '../domain/limits.ts';
 import type { Settings } from '../domain/settings.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { learnOnDemand } from '../engine/learn.ts';
 import { type Certificates, fileCertificates, localCertificates } from '../gateway/certificates.ts';
 import { type GatewayOptions, startGateway } from '../gateway/gateway.ts';
+import type { ProxyRules } from '../gateway/proxy-protocol.ts';
 import type { Change, ChangeListener } from '../store/changes.ts';
 import type { Log } from '../watch/log-fields.ts';
 import { createDirectory } from './directory.ts';
@@ -86,12 +88,18 @@ async function openGate(
     listen: settings.listen.map((host) => ({ host, port: settings.pg_port })),
     domain: settings.domain,
     require_tls: settings.require_tls,
+    proxy: proxyRules(settings),
     certificates,
     ...parts,
     logger: logger.child({ room: 'gateway' }),
     mock_secret: vault.derive('answers to unknown roles'),
   });
   return { gateway, certificates };
+}
+
+function proxyRules({ proxy_protocol, proxy_protocol_from }: Settings): ProxyRules | undefined {
+  if (proxy_protocol === 'off') return undefined;
+  return { required: proxy_protocol === 'required', from: addressList(proxy_protocol_from) };
 }
 
 /** The operator's certificate where one is given, else those of the local authority. */

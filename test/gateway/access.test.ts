@@ -4,9 +4,11 @@ import { createConnection, type Socket } from 'node:net';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { neon, neonConfig, Pool } from '@neondatabase/serverless';
 import type pg from 'pg';
+import { type AddressList, addressList } from '../../src/domain/address-rules.ts';
 import type { AccessRules } from '../../src/gateway/contract.ts';
 import { BRANCH, ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
 import { type HttpDoor, openHttpDoor } from '../support/http-door.ts';
+import { proxyHeader, rawProxyHeader } from '../support/proxy-header.ts';
 import { until } from '../support/until.ts';
 import { logIn, WireClient } from '../support/wire-client.ts';
 
@@ -131,5 +133,95 @@ describe('where public connections are blocked', () => {
     await connectFrom('127.0.0.1');
     allow({ private_only: true, allowed_ips: ['203.0.113.7'] });
     await assert.rejects(connectFrom('127.0.0.1'), { message: NOT_ALLOWED.message });
+  });
+});
+
+describe('behind a load balancer', () => {
+  const from = addressList(['127.0.0.1']);
+  const ports = { allowed: 0, required: 0, off: 0 };
+  before(async () => {
+    const portOf = async (proxy?: { required: boolean; from: AddressList }) =>
+      (await gated.openGateway({ proxy })).addresses[0]!.port;
+    ports.allowed = await portOf({ required: false, from });
+    ports.required = await portOf({ required: true, from });
+    ports.off = gated.port;
+  });
+
+  interface Way {
+    readonly mode: keyof typeof ports;
+    readonly header?: Buffer;
+    readonly localAddress?: string;
+    readonly password?: string;
+  }
+
+  /** Logs in behind a header; rejects with what the gateway answers. */
+  async function enter({ mode, header, localAddress = '127.0.0.1', password = PASSWORD }: Way): Promise<void> {
+    const client = await openFrom(localAddress, ports[mode]);
+    try {
+      if (header) client.send(header);
+      await logIn(client, { user: ROLE, database: 'neondb', options: `endpoint=${ENDPOINT}` }, password);
+      await client.until('Z');
+    } finally {
+      client.close();
+    }
+  }
+
+  const client = { source: '127.0.0.77', port: 4711 };
+  const loopback = proxyHeader(client);
+
+  it('the client is whom the header names: for the log,', async () => {
+    await assert.rejects(enter({ mode: 'required', header: loopback, password: 'wrong' }), /password/);
+    await until(() => gated.logged.some(({ peer }) => peer === '127.0.0.77:4711'), { what: 'the line in the log' });
+  });
+
+  it('for the list,', async () => {
+    allow(listed('127.0.0.77'));
+    await enter({ mode: 'required', header: loopback });
+    await enter({ mode: 'allowed', header: loopback });
+    await assert.rejects(enter({ mode: 'allowed' }), { message: NOT_ALLOWED.message });
+  });
+
+  it('and for what it may do without TLS', async () => {
+    const elsewhere = proxyHeader({ source: '198.51.100.9', port: 1 });
+    await assert.rejects(enter({ mode: 'allowed', header: elsewhere }), /connection is insecure/);
+    const v6 = proxyHeader({ source: '2001:db8:0:0:0:0:0:1', port: 1 });
+    await assert.rejects(enter({ mode: 'required', header: v6 }), /connection is insecure/);
+    const mapped = proxyHeader({ source: '0:0:0:0:0:ffff:7f00:4d', port: 1 });
+    await enter({ mode: 'required', header: mapped });
+  });
+
+  it('it goes on with TLS, where public addresses can be blocked', async () => {
+    const header = proxyHeader({ source: '198.51.100.9', port: 1 });
+    const connect = async () => {
+      const { stream } = await openFrom('127.0.0.1', ports.required);
+      stream.removeAllListeners('data');
+      stream.write(header);
+      const config = { ssl: { ca: gated.authority_pem, servername: `${ENDPOINT}.localhost` }, options: undefined };
+      // pg connects a stream that it is given; this one is connected.
+      const given = Object.assign(stream, { connect: () => void setImmediate(() => stream.emit('connect')) });
+      const client = gated.client({ ...config, stream: () => given } as object);
+      await client.connect();
+      await client.end();
+    };
+    await connect();
+    allow({ private_only: true });
+    await assert.rejects(connect(), { code: '28000', message: /public network: 198\.51\.100\.9/ });
+  });
+
+  it('a header that stands for nobody leaves the address as it is', async () => {
+    allow(listed('127.0.0.1'));
+    await enter({ mode: 'required', header: rawProxyHeader(0x20, 0, Buffer.alloc(0)) });
+  });
+
+  it('a header is demanded or not, and believed from the balancer alone', async () => {
+    await enter({ mode: 'allowed' });
+    await enter({ mode: 'allowed', localAddress: '127.0.0.2' });
+    await assert.rejects(enter({ mode: 'required' }), /have to begin with a header of the PROXY protocol/);
+    const stranger = { localAddress: '127.0.0.2', header: loopback };
+    const untrusted = /The PROXY protocol is not taken from 127\.0\.0\.2/;
+    await assert.rejects(enter({ mode: 'allowed', ...stranger }), untrusted);
+    await assert.rejects(enter({ mode: 'required', ...stranger }), untrusted);
+    await assert.rejects(enter({ mode: 'required', header: rawProxyHeader(0x21, 0x31, Buffer.alloc(0)) }), /TCP/);
+    await assert.rejects(enter({ mode: 'off', header: loopback }));
   });
 });

@@ -26,6 +26,8 @@ describe('settings', () => {
       pg_port: 5432,
       listen: ['127.0.0.1', '::1'],
       domain: 'localhost',
+      proxy_protocol: 'off',
+      proxy_protocol_from: ['127.0.0.0/8', '::1'],
       region_id: 'local',
       bootstrap_email: 'admin@coppice.localhost',
       master_key_file: '/home/ada/.local/share/coppice/master.key',
@@ -127,6 +129,7 @@ describe('settings', () => {
   test('lists drop repeated items and refuse unknown ones', () => {
     assert.deepEqual(settingsOf({ roles: 'gateway, api,gateway' }).roles, ['gateway', 'api']);
     assert.match(problemsOf({ roles: 'api,console' })[0]!, /--roles: "api,console" .*one of api, engine, gateway/);
+    assert.match(problemsOf({ proxyProtocolFrom: '10.0.0.0/8,balancer' })[0]!, /"balancer"; give addresses, ranges/);
     assert.match(problemsOf({ listen: '127.0.0.1,' })[0]!, /empty item/);
     assert.match(problemsOf({ listen: 'localhost' })[0]!, /"localhost", which is not an IP address/);
   });
