@@ -232,6 +232,11 @@ export class PooledClient implements Borrower {
   }
 
   #onClientEnd(): void {
+    // Nothing was begun for it yet.
+    if (this.#waiter) {
+      this.#abandon();
+      return;
+    }
     this.#leaving = true;
     this.#endWhenDone();
     if (!this.#ended) this.#watchForSilence();

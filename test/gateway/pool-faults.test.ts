@@ -1,0 +1,333 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import pg from 'pg';
+import { query } from '../../src/wire/frontend-messages.ts';
+import { message } from '../../src/wire/message.ts';
+import { answer, ask, bind, EXECUTE, FLUSH, parse, SYNC } from '../support/conversation.ts';
+import { ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
+import { seededRandom, testSeed } from '../support/random.ts';
+import { until } from '../support/until.ts';
+import { logIn, openWire, type WireClient } from '../support/wire-client.ts';
+
+const POOLED = `endpoint=${ENDPOINT}-pooler`;
+const LONG_MODE = process.env.COPPICE_TEST_LONG === '1';
+
+let gated: GatedPostgres;
+before(async () => {
+  gated = await openGatedPostgres({ limits: { half_close_timeout_ms: 500, linger_timeout_ms: 500 } });
+});
+after(() => gated?.[Symbol.asyncDispose]());
+
+const setSize = (pool_size: number) => {
+  gated.directory.entry = { ...gated.directory.entry, pool_size };
+};
+beforeEach(() => setSize(1));
+
+const opened: (() => unknown)[] = [];
+afterEach(() => {
+  for (const close of opened.splice(0)) close();
+});
+
+const connect = async (config: pg.ClientConfig = {}): Promise<pg.Client> => {
+  const client = await gated.connect({ options: POOLED, ...config });
+  opened.push(() => client.end().catch(() => undefined));
+  return client;
+};
+
+async function openPooled(options: { allowHalfOpen?: boolean } = {}): Promise<WireClient> {
+  const wire = await openWire(gated.port, options);
+  opened.push(() => wire.close());
+  await logIn(wire, { user: ROLE, database: 'neondb', options: POOLED }, PASSWORD);
+  await wire.until('Z');
+  return wire;
+}
+
+const terminate = (which = '') =>
+  gated.postmaster.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '${ROLE}' ${which}`);
+const one = async (client: pg.Client, sql: string) => Object.values((await client.query(sql)).rows[0])[0];
+
+/** What each kind of leaving something behind looks like to the next client. */
+const TRACES: Record<string, { leave: string; look: string; clean: unknown }> = {
+  'a setting': { leave: "SET search_path = 'left'", look: 'SHOW search_path', clean: '"$user", public' },
+  'a setting by a function': {
+    leave: "SELECT set_config('search_path', 'left', false)",
+    look: 'SHOW search_path',
+    clean: '"$user", public',
+  },
+  'a role': { leave: 'SET ROLE pg_monitor', look: 'SELECT current_user', clean: ROLE },
+  'a temporary table': {
+    leave: 'CREATE TEMP TABLE left_behind ()',
+    look: "SELECT to_regclass('left_behind')",
+    clean: null,
+  },
+  'a temporary table of a query': {
+    leave: 'SELECT 1 AS a INTO TEMP left_behind',
+    look: "SELECT to_regclass('left_behind')",
+    clean: null,
+  },
+  'an advisory lock': {
+    leave: 'SELECT pg_advisory_lock(42)',
+    look: "SELECT count(*)::int FROM pg_locks WHERE locktype = 'advisory'",
+    clean: 0,
+  },
+  'a prepared statement': {
+    leave: 'PREPARE left_behind AS SELECT 1',
+    look: 'SELECT count(*)::int FROM pg_prepared_statements WHERE from_sql',
+    clean: 0,
+  },
+  'a cursor': {
+    leave: 'DECLARE left_behind CURSOR WITH HOLD FOR SELECT 1',
+    look: 'SELECT count(*)::int FROM pg_cursors WHERE is_holdable',
+    clean: 0,
+  },
+  'notifications by a function': {
+    leave: "DO $$ BEGIN EXECUTE 'LISTEN left_behind'; END $$",
+    look: 'SELECT count(*)::int FROM pg_listening_channels()',
+    clean: 0,
+  },
+  'a trigger that sets something': {
+    leave: 'UPDATE traced SET a = a + 1',
+    look: "SELECT coalesce(current_setting('trace.left', true), '')",
+    clean: '',
+  },
+  'a view that locks': {
+    leave: 'SELECT * FROM locking',
+    look: "SELECT count(*)::int FROM pg_locks WHERE locktype = 'advisory'",
+    clean: 0,
+  },
+};
+
+describe('the session that a pooled client leaves', () => {
+  before(async () => {
+    const client = await gated.connect();
+    await client.query(`
+      CREATE TABLE traced (a int);
+      INSERT INTO traced VALUES (1);
+      CREATE VIEW locking AS SELECT pg_try_advisory_lock(7) AS locked;
+      CREATE FUNCTION trace() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM set_config('trace.left', 'x', false); RETURN NEW; END $$;
+      CREATE TRIGGER trace BEFORE UPDATE ON traced FOR EACH ROW EXECUTE FUNCTION trace();`);
+    await client.end();
+  });
+
+  for (const [name, { leave, look, clean }] of Object.entries(TRACES)) {
+    for (const way of ['alone', 'in a transaction', 'prepared']) {
+      it(`has nothing of ${name} for the next, left ${way}`, async () => {
+        const [leaver, next] = [await connect(), await connect()];
+        const pid = await one(leaver, 'SELECT pg_backend_pid()');
+        if (way === 'in a transaction') await leaver.query('BEGIN');
+        await leaver.query(way === 'prepared' ? { name: 'leave', text: leave, values: [] } : leave);
+        if (way === 'in a transaction') await leaver.query('COMMIT');
+        assert.deepEqual(await one(next, look), clean);
+        assert.equal(await one(next, 'SELECT pg_backend_pid()'), pid, 'on the same connection');
+        await Promise.all([leaver.end(), next.end()]);
+      });
+    }
+  }
+
+  it('has no values of sequences for the next', async () => {
+    const [leaver, next] = [await connect(), await connect()];
+    await leaver.query('CREATE TABLE counted (id serial, a int); INSERT INTO counted (a) VALUES (1)');
+    await leaver.query('INSERT INTO counted (a) VALUES (2)');
+    await assert.rejects(next.query('SELECT lastval()'), { code: '55000' });
+    await Promise.all([leaver.end(), next.end()]);
+  });
+
+  it('ends where nothing cleans it', async () => {
+    const [leaver, next] = [await connect(), await connect()];
+    const pid = await one(leaver, 'SELECT pg_backend_pid()');
+    await leaver.query('SELECT setseed(0.5)');
+    assert.notEqual(await one(next, 'SELECT pg_backend_pid()'), pid);
+    await Promise.all([leaver.end(), next.end()]);
+  });
+});
+
+describe('many clients of a few server connections', () => {
+  it('never see anything of each other', async (t) => {
+    setSize(10);
+    const seed = testSeed();
+    t.diagnostic(`seed ${seed}`);
+    const count = 200;
+    const clients = await Promise.all(Array.from({ length: count }, () => connect()));
+    const ends = performance.now() + (LONG_MODE ? 60_000 : 3_000);
+    let rounds = 0;
+    const tag = async (client: pg.Client, index: number) => {
+      const random = seededRandom(seed + index);
+      do {
+        const kind = Math.floor(random() * 5);
+        const name = `tag-${index}`;
+        if (kind === 0) {
+          await client.query(`SET trace.tag = '${name}'`);
+          assert.equal(await one(client, "SELECT coalesce(current_setting('trace.tag', true), '')"), '');
+        } else if (kind === 1) {
+          await client.query('BEGIN; CREATE TEMP TABLE tagged (name text)');
+          await client.query(`INSERT INTO tagged VALUES ('${name}')`);
+          assert.equal(await one(client, 'SELECT name FROM tagged'), name);
+          await client.query('COMMIT');
+        } else if (kind === 2) {
+          const { rows } = await client.query({ name: 'tag', text: `SELECT '${name}' || $1 AS name`, values: ['!'] });
+          assert.equal(rows[0].name, `${name}!`);
+        } else if (kind === 3) {
+          assert.equal(await one(client, `SELECT pg_try_advisory_lock(${index})`), true, 'nobody else holds it');
+        } else {
+          await client.query(`BEGIN; SET LOCAL application_name = '${name}'`);
+          assert.equal(await one(client, 'SHOW application_name'), name);
+          await client.query('ROLLBACK');
+        }
+        rounds++;
+      } while (performance.now() < ends);
+    };
+    await Promise.all(clients.map(tag));
+    assert.ok(rounds >= count);
+    await Promise.all(clients.map((client) => client.end()));
+  });
+
+  it('that come all at once to a sleeping compute are one start', async () => {
+    setSize(10);
+    await gated.postmaster.stop('SIGQUIT');
+    const { wakes } = gated.waker;
+    const clients = Array.from({ length: 300 }, () => gated.client({ options: POOLED, application_name: 'storm' }));
+    const asked = await Promise.all(
+      clients.map(async (client) => {
+        await client.connect();
+        return one(client, 'SELECT 1');
+      }),
+    );
+    assert.deepEqual(new Set(asked), new Set([1]));
+    assert.ok(gated.waker.wakes - wakes < 100, `${gated.waker.wakes - wakes} wakes`);
+    await Promise.all(clients.map((client) => client.end()));
+  });
+});
+
+describe('a pooled client', () => {
+  it('stays connected while the compute sleeps, and wakes it with its next query', async () => {
+    const clients = await Promise.all([connect(), connect()]);
+    await clients[0]!.query({ name: 'kept', text: 'SELECT 5 AS n' });
+    const { wakes } = gated.waker;
+    for (const how of ['SIGINT', 'SIGQUIT'] as const) {
+      await gated.postmaster.stop(how);
+      const { rows } = await clients[0]!.query({ name: 'kept', text: 'SELECT 5 AS n' });
+      assert.deepEqual(rows, [{ n: 5 }]);
+      assert.equal(await one(clients[1]!, 'SELECT 1'), 1);
+    }
+    assert.equal(gated.waker.wakes, wakes + 2);
+    assert.equal(gated.gateway.sessionCount(ENDPOINT), 2);
+  });
+
+  it('logs in without a wake where others came before', async () => {
+    await (await connect()).end();
+    await gated.postmaster.stop('SIGQUIT');
+    const { wakes } = gated.waker;
+    const client = await connect();
+    assert.equal(gated.waker.wakes, wakes);
+    assert.equal(await one(client, 'SELECT 1'), 1);
+    assert.equal(gated.waker.wakes, wakes + 1);
+  });
+
+  it('hears of a server that ends in its transaction, and nobody else does', async () => {
+    setSize(2);
+    const [unlucky, idle] = [await openPooled(), await openPooled()];
+    assert.deepEqual(await ask(unlucky, query('BEGIN')), ['C', 'ZT']);
+    await ask(idle, query('SELECT 1'));
+    await terminate("AND state = 'idle in transaction'");
+    assert.deepEqual(await answer(unlucky), ['E57P01', 'closed']);
+    assert.deepEqual(await ask(idle, query('SELECT 2')), ['T', 'D2', 'C', 'ZI']);
+  });
+
+  it('hears of a server that is killed between Parse and Bind', async () => {
+    const wire = await openPooled();
+    wire.send(parse('', 'SELECT 1'), FLUSH);
+    await wire.until('1');
+    await gated.postmaster.stop('SIGQUIT');
+    wire.send(bind(''), EXECUTE, SYNC);
+    const told = await answer(wire);
+    assert.deepEqual(told.slice(-2), ['E08006', 'closed']);
+    assert.equal(await one(await connect(), 'SELECT 1'), 1);
+  });
+
+  it('hears of a server that is killed in the middle of a COPY', async () => {
+    const client = await connect();
+    await client.query('CREATE TABLE IF NOT EXISTS poured (text text)');
+    const wire = await openPooled();
+    wire.send(query('COPY poured FROM STDIN'));
+    await wire.until('G');
+    wire.send(message('d', Buffer.from('a\n')));
+    await terminate();
+    assert.deepEqual(await answer(wire), ['E57P01', 'closed']);
+    assert.equal(await one(client, 'SELECT count(*)::int FROM poured'), 0);
+  });
+
+  it('that leaves in its transaction leaves nothing', async () => {
+    const client = await connect();
+    await client.query('CREATE TABLE IF NOT EXISTS half (a int)');
+    const wire = await openPooled();
+    await ask(wire, query('BEGIN; INSERT INTO half VALUES (1)'));
+    wire.close();
+    assert.equal(await one(client, 'SELECT count(*)::int FROM half'), 0);
+    assert.equal(await one(client, "SELECT count(*)::int FROM pg_locks WHERE relation = 'half'::regclass"), 0);
+  });
+
+  it('that leaves in its query has it cancelled', async () => {
+    const wire = await openPooled();
+    const sleeping = async () => {
+      const { rows } = await gated.postmaster.query("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+      return rows.length > 0;
+    };
+    wire.send(query('SELECT pg_sleep(600)'));
+    await until(sleeping, { what: 'the query to run' });
+    wire.close();
+    await until(async () => !(await sleeping()), { what: 'the query to end' });
+    assert.equal(await one(await connect(), 'SELECT 1'), 1);
+  });
+
+  it('that only closes its half is answered', async () => {
+    const wire = await openPooled({ allowHalfOpen: true });
+    wire.send(query('SELECT pg_sleep(0.1), 7'), message('X', Buffer.alloc(0)));
+    wire.stream.end();
+    assert.deepEqual((await answer(wire)).at(-1), 'ZI');
+    assert.equal((await wire.rest()).length, 0);
+  });
+
+  it('that leaves while it waits is forgotten, and nothing is done for it', async () => {
+    const holder = await connect();
+    await holder.query('BEGIN');
+    const gone = await openPooled();
+    gone.send(query('CREATE TABLE never ()'));
+    gone.close();
+    await until(() => gated.gateway.sessionCount(ENDPOINT) === 1, { what: 'the client to be forgotten' });
+    await holder.query('COMMIT');
+    assert.equal(await one(holder, "SELECT to_regclass('never')"), null);
+  });
+
+  it('that does not read holds up the server, not our memory', async () => {
+    const wire = await openPooled();
+    const memory = process.memoryUsage().arrayBuffers;
+    wire.stream.pause();
+    wire.send(query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"));
+    const waits = async () => {
+      const { rows } = await gated.postmaster.query(
+        `SELECT 1 FROM pg_stat_activity WHERE usename = '${ROLE}' AND wait_event = 'ClientWrite'`,
+      );
+      return rows.length > 0;
+    };
+    await until(waits, { what: 'the server to be held up' });
+    assert.ok(process.memoryUsage().arrayBuffers - memory < 20_000_000, 'nothing piles up here');
+    wire.stream.resume();
+    assert.equal((await wire.until('Z')).filter(({ letter }) => letter === 'D').length, 100_000);
+  });
+
+  it('is told when the gateway stops', async () => {
+    const gateway = await gated.openGateway();
+    const client = new pg.Client({
+      ...{ host: '127.0.0.1', port: gateway.addresses[0]!.port, user: ROLE, password: PASSWORD, database: 'neondb' },
+      options: POOLED,
+    });
+    await client.connect();
+    // The end of the connection follows, as an error of its own.
+    client.on('error', () => undefined);
+    const failed = once(client, 'error');
+    await gateway.stop();
+    assert.equal((await failed)[0].code, '57P01');
+  });
+});
