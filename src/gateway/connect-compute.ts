@@ -68,7 +68,7 @@ export async function travel(
 ): Promise<EndpointEntry> {
   const go = () => untilAborted(waker.travel(branch_id, point, user, signal), signal);
   const endpoint_id = await timed(times, 'wake_ms', go);
-  return { endpoint_id, disabled: false, state: 'running' };
+  return { endpoint_id, disabled: false, state: 'running', past: true };
 }
 
 const isForClient = (error: unknown): boolean =>

@@ -32,6 +32,8 @@ export interface EndpointEntry {
   readonly state: 'running' | 'stopping' | 'stopped';
   /** More sessions are refused; undefined: the server knows its own bound. */
   readonly sessions_max?: number;
+  /** It serves the past of a branch, and the directory knows nothing of it. */
+  readonly past?: true;
   /** Server connections that the pools of the endpoint may have together. */
   readonly pool_size?: number;
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { createConnection } from 'node:net';
+import { createConnection, type Socket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { type NeonDbError, neon, neonConfig, Pool, type QueryConfig } from '@neondatabase/serverless';
 import type { GatewayLimits } from '../../src/gateway/gateway.ts';
@@ -380,6 +380,31 @@ describe('a server that goes away in the middle', () => {
     const { status, body } = await post({ query: 'SELECT pg_terminate_backend(pg_backend_pid())' });
     assert.deepEqual([status, body.code, body.severity], [400, '57P01', 'FATAL']);
     assert.equal(await value('SELECT 1'), 1);
+  });
+
+  it('before it has read the request is not missed', async () => {
+    const { dial } = gated.waker;
+    const sockets: Socket[] = [];
+    gated.waker.dial = async (id) => {
+      const socket = (await dial(id)) as Socket | undefined;
+      if (socket) sockets.push(socket);
+      return socket;
+    };
+    // With a setting of its own, so that there is one connection.
+    const own = { 'neon-connection-string': url({ more: '&statement_timeout=0' }) };
+    const ask = async () => (await post({ query: 'SELECT pg_backend_pid() AS pid' }, own)).body.rows?.[0].pid;
+    const pid: number = await ask();
+    const sent = () => sockets.reduce((total, { bytesWritten }) => total + bytesWritten, 0);
+    const before = sent();
+    // Stopped, it ends only when it goes on, and the request is there by then.
+    process.kill(pid, 'SIGSTOP');
+    await gated.postmaster.query(`SELECT pg_terminate_backend(${pid})`);
+    const asked = ask();
+    await until(() => sent() > before, { what: 'the request to be sent' });
+    process.kill(pid, 'SIGCONT');
+    const other = await asked;
+    gated.waker.dial = dial;
+    assert.ok(other > 0 && other !== pid);
   });
 
   it('while it is not used is not missed', async () => {

@@ -17,8 +17,8 @@ type TransactionStatus = 'I' | 'T' | 'E';
 export interface SqlOutcome {
   /** What the server said of the first statement that failed, by the letters of its fields. */
   readonly failure: ReadonlyMap<string, string> | undefined;
-  /** `gone`: the connection is of no more use. */
-  readonly status: TransactionStatus | 'gone';
+  /** `gone`: the connection is of no more use. `unheard`: so it is, and the server had closed it before it read anything. */
+  readonly status: TransactionStatus | 'gone' | 'unheard';
 }
 
 interface RunOptions {
@@ -49,7 +49,7 @@ export async function runSql(
   // In one go: the server skips everything behind what fails, this beginning included.
   const outcome = await runStatements(server, [statement(options.begin), ...statements], [SILENT, ...writers], run);
   run.pieces.add(']}');
-  if (outcome.status === 'gone') return outcome;
+  if (outcome.status === 'gone' || outcome.status === 'unheard') return outcome;
   // An answer that is too large is found out before anything is kept.
   run.pieces.flush();
   const end = statement(outcome.failure ? 'ROLLBACK' : 'COMMIT');
@@ -75,6 +75,11 @@ const TYPES = {
   copyBoth: type('W'),
 };
 
+/** What a server says to the first statement, whatever comes of it: ParseComplete, or an error that does not end it. */
+const ANSWERS = new Set([type('1'), TYPES.readyForQuery]);
+/** admin_shutdown: the compute goes to sleep, or is started anew. */
+const SHUT_DOWN = '57P01';
+
 async function runStatements(
   server: ServerLease,
   statements: readonly TextStatement[],
@@ -83,6 +88,7 @@ async function runStatements(
 ): Promise<SqlOutcome> {
   let failure: ReadonlyMap<string, string> | undefined;
   let at = 0;
+  let heard = false;
   const ended = (command: string, rows: number | null) => {
     const writer = writers[at++];
     if (writer === SILENT) return;
@@ -116,10 +122,13 @@ async function runStatements(
       const { type, body } = await server.receive(limit_bytes);
       if (type === TYPES.readyForQuery) return { failure, status: body.toString('latin1') as TransactionStatus };
       onMessage(type, body);
+      heard ||= ANSWERS.has(type);
     }
   } catch (error) {
-    // What it said before it closed is what happened.
-    if (failure && ENDING.has(failure.get('V') ?? '')) return { failure, status: 'gone' };
+    // What it said before it closed is what happened. It answers in order: without a first answer nothing has been done.
+    if (failure && ENDING.has(failure.get('V') ?? '')) {
+      return { failure, status: !heard && failure.get('C') === SHUT_DOWN ? 'unheard' : 'gone' };
+    }
     if (error instanceof ProtocolError) throw refusals.responseTooLarge(limit_bytes);
     throw error;
   }

@@ -124,9 +124,15 @@ async function answerSql(
   const timeout_ms = timeouts.handshake_timeout_ms;
   const text = await readBody(request, { limit_bytes: limits.sql_request_bytes, timeout_ms, hold, signal });
   const wish = readSqlRequest(text, options);
-  const server = await reachServer(wanted, authenticated, record, context);
-  return runOn(server, wish, options, { record, holding, context });
+  for (let attempt = 1; ; attempt++) {
+    const server = await reachServer(wanted, authenticated, record, context);
+    const answer = await runOn(server, wish, options, { record, holding, context, last: attempt === ATTEMPTS });
+    if (answer) return answer;
+  }
 }
+
+/** A compute may go to sleep at the moment in which a request comes; the next one that it meets has just been woken. */
+const ATTEMPTS = 2;
 
 function readHeaders({ headers }: IncomingMessage, record: ConnectionRecord, domain: string): ConnectionString {
   const text = headers['neon-connection-string'];
@@ -171,14 +177,17 @@ interface Run {
   readonly record: ConnectionRecord;
   readonly holding: Holding;
   readonly context: RequestContext;
+  /** Whether it is not tried again. */
+  readonly last: boolean;
 }
 
+/** The answer; undefined when the server did not hear of the request and it may be tried again. */
 async function runOn(
   server: ServerLease,
   request: SqlRequest,
   options: SqlOptions,
-  { record, holding, context }: Run,
-): Promise<Answer> {
+  { record, holding, context, last }: Run,
+): Promise<Answer | undefined> {
   const limit_bytes = context.limits.sql_response_bytes;
   const pieces = new JsonPieces((bytes) => {
     record.bytes_out += bytes;
@@ -189,6 +198,7 @@ async function runOn(
   try {
     const { failure, status } = await untilAborted(running, context.signal);
     server.release(status === 'I' ? 'clean' : 'broken');
+    if (status === 'unheard' && !last) return undefined;
     if (!failure) return { status: 200, headers: options.applied, body: pieces.take() };
     const error = serverError(failure);
     record.error_kind = 'user';

@@ -161,7 +161,7 @@ export class EndpointPools {
       onSlow('the branch is being brought back from the archive; this may take a while', limits.archive_timeout_ms);
     }, limits.archive_notice_ms);
     try {
-      const entry = await directory.endpoint(endpoint_id);
+      const entry = wish.entry.past ? wish.entry : await directory.endpoint(endpoint_id);
       if (!entry) throw refusals.endpointGone();
       if (entry.disabled) throw refusals.endpointDisabled(endpoint_id);
       const parameters = new Map([['user', wish.user], ['database', wish.database], ...wish.parameters]);
