@@ -96,6 +96,21 @@ describe('the serverless driver', { timeout: 300_000 }, () => {
     assert.deepEqual(await neon(uri)`SELECT count(*)::int AS count FROM notes`, [{ count: 2 }]);
   });
 
+  it('looks into the past of a branch', async () => {
+    const sql = neon(uri);
+    await sql`INSERT INTO notes VALUES (4, 'four')`;
+    const [{ lsn }] = (await sql`SELECT pg_current_wal_insert_lsn()::text AS lsn`) as [{ lsn: string }];
+    await sql`DELETE FROM notes WHERE id = 4`;
+    const { branches } = await coppice.must('GET', `/projects/${project}/branches`);
+    const options = encodeURIComponent(`endpoint=${branches[0].id} neon_lsn:${lsn}`);
+    const past = neon(uri.replace(/\?.*/, `?options=${options}`).replace(endpoint, branches[0].id));
+    for (let count = 0; count < 2; count++) {
+      assert.deepEqual(await past`SELECT text FROM notes WHERE id = 4`, [{ text: 'four' }]);
+    }
+    await assert.rejects(past`DELETE FROM notes`, { code: '25006' });
+    assert.deepEqual(await sql`SELECT FROM notes WHERE id = 4`, []);
+  });
+
   it('does not wake a compute with a wrong password', async () => {
     await sleep();
     const wrong = uri.replace(/:[^:@]*@/, ':npg_wrong@');

@@ -390,10 +390,16 @@ describe('a server that goes away in the middle', () => {
       if (socket) sockets.push(socket);
       return socket;
     };
-    // With a setting of its own, so that there is one connection.
+    // With a setting of its own, so that few connections are there.
     const own = { 'neon-connection-string': url({ more: '&statement_timeout=0' }) };
     const ask = async () => (await post({ query: 'SELECT pg_backend_pid() AS pid' }, own)).body.rows?.[0].pid;
-    const pid: number = await ask();
+    let pid: number = await ask();
+    const isSame = async () => {
+      const before = pid;
+      pid = await ask();
+      return pid === before;
+    };
+    await until(isSame, { what: 'one connection to be used again' });
     const sent = () => sockets.reduce((total, { bytesWritten }) => total + bytesWritten, 0);
     const before = sent();
     // Stopped, it ends only when it goes on, and the request is there by then.
