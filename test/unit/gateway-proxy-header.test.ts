@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { SocketAddress } from 'node:net';
 import { describe, it } from 'node:test';
-import { takeProxyHeader } from '../../src/gateway/proxy-protocol.ts';
+import { takeProxyHeader } from '../../src/gateway/proxy-header.ts';
 import { Refusal } from '../../src/gateway/refusal.ts';
 import { headerField, proxyHeader, rawProxyHeader } from '../support/proxy-header.ts';
 import { seededRandom, testSeed } from '../support/random.ts';
