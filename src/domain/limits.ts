@@ -64,6 +64,22 @@ export const LIMITS = {
   /** Connections that have not logged in yet, over the whole gateway; the next one is refused. */
   unauthenticated_connections: 5000,
   sessions_per_endpoint: 10_000,
+  /** Connections that are opened, by the address they come from and the endpoint they are let in to. */
+  connections_per_address_burst: 20_000,
+  connections_per_address_per_second: 2_000,
+  connections_per_endpoint_burst: 20_000,
+  connections_per_endpoint_per_second: 1_000,
+  /** Wrong passwords: of an address, at an endpoint, and of an address at an endpoint. */
+  failed_logins_per_address_burst: 1_000,
+  failed_logins_per_address_per_second: 50,
+  failed_logins_per_endpoint_burst: 1_000,
+  failed_logins_per_endpoint_per_second: 50,
+  failed_logins_per_pair_burst: 100,
+  failed_logins_per_pair_per_second: 10,
+  /** Addresses and endpoints that are kept in mind for each of these. */
+  guarded_names: 10_000,
+  /** Who is refused by them gets so long to close its side. */
+  rate_limit_linger_timeout_ms: 100,
   /** Server connections of an endpoint whose size is not known. */
   pool_size_default: 100,
   /** Clients of an endpoint that wait for a server connection; the next one is refused. */

@@ -15,6 +15,7 @@ import { type ReceiveOpening, receiveFromSocket } from './handshake.ts';
 import { type UpgradeHandler, webSockets } from './http/serve-web-sockets.ts';
 import { type SqlHandler, sqlHandler } from './http/sql-handler.ts';
 import { TokenVerifier } from './http/verify-token.ts';
+import { type GuardLimits, LoginGuard } from './login-guard.ts';
 import { peerOf } from './peer.ts';
 import { Pools } from './pool/pools.ts';
 import { type ProxyRules, receiveBehindProxy } from './proxy-protocol.ts';
@@ -51,7 +52,7 @@ export interface GatewayOptions {
   readonly raw_splice?: boolean;
 }
 
-export type GatewayLimits = {
+export type GatewayLimits = GuardLimits & {
   readonly [Name in
     | 'handshake_timeout_ms'
     | 'authentication_timeout_ms'
@@ -109,6 +110,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     if (admission === 'dropped') return void stream.destroy();
     let authenticated = false;
     const onAuthenticated: ConnectionContext['onAuthenticated'] = (id, options) => {
+      shared.guard.enter(id);
       connections.authenticated(record, id, { ...options, pool_servers: pools.serverCount(id) });
       authenticated = true;
     };
@@ -170,6 +172,7 @@ function shareContext(options: GatewayOptions, limits: GatewayLimits, connection
     require_tls: options.require_tls,
     waker: options.waker,
     pools,
+    guard: new LoginGuard(limits),
     cancelKeys: new CancelKeys<CancelTarget>(LIMITS.cancel_keys),
     timeouts: limits,
     raw_splice: options.raw_splice ?? true,

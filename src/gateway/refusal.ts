@@ -139,6 +139,12 @@ export const refusals = {
     new Refusal('user', '0A000', 'Physical replication is not available through the gateway', {
       hint: 'Use logical replication: `replication=database`.',
     }),
+  tooManyFromAddress: () =>
+    new Refusal('ratelimit', '53300', 'Too many connections from this address. Please try again later.'),
+  tooManyFailedLogins: () =>
+    new Refusal('ratelimit', '53400', 'Too many failed logins. Please try again later.', {
+      hint: 'Clients at this address, or many elsewhere at this endpoint, keep on giving a wrong password.',
+    }),
   endpointDisabled: (id: string) =>
     new Refusal('user', '55000', `endpoint is disabled: '${id}'`, { hint: 'Enable the endpoint and connect again.' }),
   tooManyUnauthenticated: () =>

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { BranchId, EndpointId } from '../domain/ids.ts';
+import { LIMITS } from '../domain/limits.ts';
 import {
   authenticationOk,
   backendKeyData,
@@ -22,6 +23,7 @@ import { type ConnectionRecord, loggable, recordError } from './connection-recor
 import type { EndpointEntry, PointText, Waker } from './contract.ts';
 import { withDeadline } from './deadline.ts';
 import type { Opening, ReceiveOpening } from './handshake.ts';
+import type { LoginGuard } from './login-guard.ts';
 import { isLoopback } from './peer.ts';
 import type { Pools } from './pool/pools.ts';
 import { type PooledRequest, servePooled } from './pool/serve-pooled.ts';
@@ -36,6 +38,7 @@ export interface ConnectionContext extends AuthenticationContext {
   readonly waker: Waker;
   readonly cancelKeys: CancelKeys<CancelTarget>;
   readonly pools: Pools;
+  readonly guard: LoginGuard;
   readonly timeouts: SpliceTimeouts & {
     readonly handshake_timeout_ms: number;
     readonly authentication_timeout_ms: number;
@@ -89,6 +92,7 @@ export async function serveConnection(
       },
     );
     record.tls = opening.tls?.protocol ?? undefined;
+    context.guard.connect(record.peer);
     if (opening.packet.kind === 'cancel') {
       const target = context.cancelKeys.find(opening.packet.key);
       await target?.cancel();
@@ -102,7 +106,10 @@ export async function serveConnection(
     if (channel && !(refusal instanceof ClientGone)) {
       channel.release();
       const response = refusalResponse(refusal, record.session_id);
-      await closeGently(channel.stream, response, context.timeouts.linger_timeout_ms);
+      // Those who come too often are not waited for: they would take the places of others.
+      const often = record.error_kind === 'ratelimit';
+      const linger_ms = often ? LIMITS.rate_limit_linger_timeout_ms : context.timeouts.linger_timeout_ms;
+      await closeGently(channel.stream, response, linger_ms);
     }
   } finally {
     channel?.stream.destroy();
@@ -126,7 +133,10 @@ async function serveClient(
 
   const started = performance.now();
   const applicant = { user: request.user, route, point, channelBinding: tls?.channelBinding, cleartext };
-  const authenticated = await withDeadline(authenticate(channel, applicant, context), {
+  const attempt = context.guard.attempt(record.peer, record.endpoint_id, context, (guarded) =>
+    authenticate(channel, applicant, guarded),
+  );
+  const authenticated = await withDeadline(attempt, {
     delay_ms: context.timeouts.authentication_timeout_ms,
     error: refusals.authenticationTimeout,
     signal: AbortSignal.any([context.stopping, channel.gone]),

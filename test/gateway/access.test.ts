@@ -225,3 +225,102 @@ describe('behind a load balancer', () => {
     await assert.rejects(enter({ mode: 'off', header: loopback }));
   });
 });
+
+describe('a flood', () => {
+  const limits = {
+    failed_logins_per_pair_burst: 5,
+    failed_logins_per_address_burst: 8,
+    failed_logins_per_endpoint_burst: 12,
+  };
+  const slow = { failed_logins_per_pair_per_second: 0, failed_logins_per_address_per_second: 0 };
+  const none = { ...limits, ...slow, failed_logins_per_endpoint_per_second: 0 };
+  const TOO_MANY = 'Too many failed logins. Please try again later.';
+
+  const tryAt = async (port: number, localAddress: string, password: string, options = `endpoint=${ENDPOINT}`) => {
+    const client = await openFrom(localAddress, port);
+    try {
+      await logIn(client, { user: ROLE, database: 'neondb', options }, password);
+      await client.until('Z');
+      return 'in';
+    } catch (error) {
+      return (error as Error).message;
+    } finally {
+      client.close();
+    }
+  };
+
+  it('of wrong passwords ends at its bound, wakes nothing, and does not keep out others', async () => {
+    const { addresses } = await gated.openGateway({ limits: none });
+    const { port } = addresses[0]!;
+    await gated.postmaster.stop();
+    const { wakes } = gated.waker;
+    for (let round = 0; round < 5; round++) {
+      assert.equal(await tryAt(port, '127.0.0.2', 'wrong'), `password authentication failed for user '${ROLE}'`);
+    }
+    const asked = gated.directory.refreshed.length;
+    const answers = await Promise.all(Array.from({ length: 400 }, () => tryAt(port, '127.0.0.2', 'wrong')));
+    assert.deepEqual(new Set(answers), new Set([TOO_MANY]));
+    // Not even with the right one: guessing on would be worth it.
+    assert.equal(await tryAt(port, '127.0.0.2', PASSWORD), TOO_MANY);
+    assert.equal(gated.directory.refreshed.length, asked, 'nobody is asked for what is refused');
+    assert.equal(gated.waker.wakes, wakes);
+    assert.equal(await tryAt(port, '127.0.0.3', PASSWORD), 'in');
+    await until(() => gated.logged.some(({ error_code }) => error_code === '53400'), { what: 'the line in the log' });
+  });
+
+  it('over many endpoints ends at the bound of its address', async () => {
+    const { addresses } = await gated.openGateway({ limits: none });
+    const answers: string[] = [];
+    for (let at = 0; at < 10; at++) {
+      answers.push(await tryAt(addresses[0]!.port, '127.0.0.2', 'wrong', `endpoint=ep-unknown-${at}`));
+    }
+    assert.deepEqual(
+      answers.map((answer) => answer === TOO_MANY),
+      [false, false, false, false, false, false, false, false, true, true],
+    );
+  });
+
+  it('from many addresses ends at the bound of the endpoint, and lets in who was let in before', async () => {
+    const { addresses } = await gated.openGateway({ limits: none });
+    const { port } = addresses[0]!;
+    assert.equal(await tryAt(port, '127.0.0.9', PASSWORD), 'in');
+    for (let at = 0; at < 12; at++) await tryAt(port, `127.0.1.${at}`, 'wrong');
+    assert.equal(await tryAt(port, '127.0.2.1', PASSWORD), TOO_MANY);
+    assert.equal(await tryAt(port, '127.0.0.9', PASSWORD), 'in');
+  });
+
+  it('over HTTP ends like any other, with the passwords that wait to be hashed', async () => {
+    const gateway = await gated.openGateway({ limits: none });
+    const at = await openHttpDoor(gateway);
+    const ask = async () => {
+      const headers = { 'neon-connection-string': uri('wrong') };
+      const response = await fetch(`${at.url}/sql`, { method: 'POST', headers, body: '{"query":"SELECT 1"}' });
+      const { code } = (await response.json()) as { code: string };
+      return `${response.status} ${code}`;
+    };
+    try {
+      const answers = await Promise.all(Array.from({ length: 60 }, ask));
+      const wrong = answers.filter((answer) => answer === '400 28P01').length;
+      assert.equal(answers.filter((answer) => answer === '429 53400').length, 60 - wrong);
+      // Five, and those that were being hashed when the fifth was found wrong.
+      assert.ok(wrong >= 5 && wrong <= 7, `${wrong} were hashed`);
+    } finally {
+      await at[Symbol.asyncDispose]();
+    }
+  });
+
+  it('of connections from one address, or to one endpoint, is told so', async () => {
+    const few = { connections_per_address_burst: 3, connections_per_address_per_second: 0 };
+    const one = { connections_per_endpoint_burst: 2, connections_per_endpoint_per_second: 0 };
+    const { addresses } = await gated.openGateway({ limits: { ...few, ...one } });
+    const { port } = addresses[0]!;
+    assert.equal(await tryAt(port, '127.0.0.2', PASSWORD), 'in');
+    assert.equal(await tryAt(port, '127.0.0.3', PASSWORD), 'in');
+    const full = 'Too many connections to this endpoint. Please try again later.';
+    assert.equal(await tryAt(port, '127.0.0.2', PASSWORD), full);
+    assert.equal(await tryAt(port, '127.0.0.2', 'wrong'), `password authentication failed for user '${ROLE}'`);
+    const often = 'Too many connections from this address. Please try again later.';
+    assert.equal(await tryAt(port, '127.0.0.2', PASSWORD), often);
+    assert.equal(await tryAt(port, '127.0.0.3', PASSWORD), full);
+  });
+});

@@ -7,6 +7,7 @@ import { travel } from '../connect-compute.ts';
 import { type ConnectionRecord, loggable, recordError } from '../connection-record.ts';
 import type { EndpointEntry, Waker } from '../contract.ts';
 import { withDeadline } from '../deadline.ts';
+import type { LoginGuard } from '../login-guard.ts';
 import { isLoopback } from '../peer.ts';
 import type { ServerLease, ServerPools } from '../pool/contract.ts';
 import { ClientGone, ComputeRefusal, refusals, toRefusal } from '../refusal.ts';
@@ -27,6 +28,7 @@ export interface SqlContext extends LetInContext {
   readonly require_tls: boolean;
   readonly waker: Waker;
   readonly pools: ServerPools;
+  readonly guard: LoginGuard;
   /** What all requests and answers hold. */
   readonly budget: ByteBudget;
   readonly timeouts: {
@@ -106,7 +108,10 @@ async function answerSql(
   const options = readSqlOptions(request.headers);
 
   const started = performance.now();
-  const authenticated = await withDeadline(letIn(wanted, request.headers.authorization, context), {
+  const attempt = context.guard.attempt(record.peer, record.endpoint_id, context, (guarded) =>
+    letIn(wanted, request.headers.authorization, guarded),
+  );
+  const authenticated = await withDeadline(attempt, {
     delay_ms: timeouts.authentication_timeout_ms,
     error: refusals.authenticationTimeout,
     signal,
