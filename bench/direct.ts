@@ -1,39 +1,22 @@
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
 import { inspectCompute } from './bare-server.ts';
+import {
+  type Between,
+  loginOf,
+  measureOnce,
+  pgbench,
+  type QueryMode,
+  type SslMode,
+  type Throughput,
+} from './between.ts';
 import { absoluteFigure, type Figure, ratioFigure } from './figure.ts';
 import { createProject, startInstallation } from './installation.ts';
 import { startPgBouncer } from './pgbouncer.ts';
-import { cpuMilliseconds } from './processes.ts';
 import { type MeasureOptions, roundsOf } from './section.ts';
 
-const run = promisify(execFile);
 const ROUNDS = 7;
 const ROUND_SECONDS = 5;
 const CLIENTS = 16;
 const SCALE = 10;
-
-/** What stands between pgbench and the compute. */
-interface Between {
-  readonly pid: number;
-  readonly port: number;
-  /** Startup options that tell it which compute is meant. */
-  readonly options?: string;
-}
-
-interface Login {
-  readonly user: string;
-  readonly password: string;
-  readonly database: string;
-}
-
-type SslMode = 'disable' | 'require';
-type QueryMode = 'simple' | 'prepared';
-
-interface Throughput {
-  readonly tps: number;
-  readonly cpu_ms_per_1000: number;
-}
 
 const ROWS: readonly { readonly sslmode: SslMode; readonly mode: QueryMode; readonly at_least?: number }[] = [
   { sslmode: 'disable', mode: 'simple', at_least: 0.95 },
@@ -62,11 +45,7 @@ export async function measure(options: MeasureOptions): Promise<Figure[]> {
     default_endpoint_settings: { autoscaling_limit_min_cu: 2, autoscaling_limit_max_cu: 2 },
   });
   const uri = new URL(project.connection_uri);
-  const login: Login = {
-    user: decodeURIComponent(uri.username),
-    password: decodeURIComponent(uri.password),
-    database: uri.pathname.slice(1),
-  };
+  const login = loginOf(uri);
   const { layout, record } = inspectCompute(installation, project.endpoint_id);
   const { socket_directory } = layout;
   const target = { ...login, socket_directory, owner: record.owner };
@@ -131,37 +110,4 @@ function figuresOf(
       ...{ ...beside(peer, 'cpu_ms_per_1000'), peer_is },
     }),
   ];
-}
-
-async function measureOnce(
-  between: Between,
-  login: Login,
-  sslmode: SslMode,
-  arguments_: readonly string[],
-): Promise<Throughput> {
-  const before = cpuMilliseconds(between.pid);
-  const output = await pgbench(between, login, sslmode, arguments_);
-  const cpu_ms = cpuMilliseconds(between.pid) - before;
-  const [, tps] = /^tps = ([\d.]+) \(without initial connection time\)$/m.exec(output) ?? [];
-  const [, transactions] = /^number of transactions actually processed: (\d+)/m.exec(output) ?? [];
-  const [, failed = '0'] = /^number of failed transactions: (\d+)/m.exec(output) ?? [];
-  if (tps === undefined || transactions === undefined || failed !== '0') throw new Error(`pgbench said:\n${output}`);
-  return { tps: Number(tps), cpu_ms_per_1000: (cpu_ms * 1000) / Number(transactions) };
-}
-
-/** Runs pgbench; returns what it prints. The password is in its environment, where only root and its own user look. */
-async function pgbench(
-  { port, options }: Between,
-  { user, password, database }: Login,
-  sslmode: SslMode,
-  arguments_: readonly string[],
-): Promise<string> {
-  const { stdout } = await run(
-    'pgbench',
-    [...arguments_, '-h', '127.0.0.1', '-p', String(port), '-U', user, database],
-    {
-      env: { PATH: process.env.PATH, PGPASSWORD: password, PGSSLMODE: sslmode, ...(options && { PGOPTIONS: options }) },
-    },
-  );
-  return stdout;
 }

@@ -19,6 +19,8 @@ export interface PgBouncerTarget {
   readonly owner: { readonly uid: number; readonly gid: number } | undefined;
   /** Ends a connection to the server with the client that used it, instead of keeping it for the next one. */
   readonly new_connections?: boolean;
+  /** Lends server connections by transaction, so many of them, instead of by session. */
+  readonly transaction_pool?: number;
 }
 
 export interface PgBouncer extends AsyncDisposable {
@@ -30,8 +32,9 @@ export interface PgBouncer extends AsyncDisposable {
 
 /** Clients in the benchmark, and some to spare. */
 const POOL_SIZE = 32;
+const CLIENTS_MAX = 2000;
 
-/** Starts the installed PgBouncer on a compute's socket, in session mode; clients choose between plain text and TLS. */
+/** Starts the installed PgBouncer on a compute's socket, in session mode unless told otherwise; clients choose between plain text and TLS. */
 export async function startPgBouncer(target: PgBouncerTarget): Promise<PgBouncer> {
   const { stdout } = await run('pgbouncer', ['--version']).catch(() => {
     throw new Error('pgbouncer is missing: install the package pgbouncer');
@@ -68,9 +71,9 @@ async function writeFiles(directory: string, port: number, target: PgBouncerTarg
     unix_socket_dir: '',
     auth_type: 'scram-sha-256',
     auth_file: path('users.txt'),
-    pool_mode: 'session',
-    default_pool_size: POOL_SIZE,
-    max_client_conn: 2 * POOL_SIZE,
+    pool_mode: target.transaction_pool ? 'transaction' : 'session',
+    default_pool_size: target.transaction_pool ?? POOL_SIZE,
+    max_client_conn: CLIENTS_MAX,
     ignore_startup_parameters: 'extra_float_digits,options',
     ...(target.new_connections && { server_lifetime: 0 }),
     client_tls_sslmode: 'allow',

@@ -11,6 +11,7 @@ const SECTIONS: Readonly<Record<string, () => Promise<Section>>> = {
   branch: () => import('./branch.ts'),
   create: () => import('./create.ts'),
   direct: () => import('./direct.ts'),
+  pooled: () => import('./pooled.ts'),
   api: () => import('./api.ts'),
   idle: () => import('./idle.ts'),
   many: () => import('./many.ts'),
