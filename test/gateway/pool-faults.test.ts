@@ -183,6 +183,41 @@ describe('many clients of a few server connections', () => {
     await Promise.all(clients.map((client) => client.end()));
   });
 
+  it('are not hurt by one that sends anything at all', async (t) => {
+    setSize(2);
+    const seed = testSeed();
+    t.diagnostic(`seed ${seed}`);
+    const random = seededRandom(seed);
+    const upTo = (bound: number) => Math.floor(random() * bound);
+    const named = [parse('f', 'SELECT $1::text'), bind('f', ['x']), EXECUTE, SYNC];
+    const copying = [
+      query('COPY (SELECT 1) TO STDOUT'),
+      query('COPY fuzzed FROM STDIN'),
+      message('c', Buffer.alloc(0)),
+    ];
+    const usual = [query('BEGIN'), query('SELECT 1'), FLUSH, message('d', Buffer.from('1\n')), ...named, ...copying];
+    const careful = await connect();
+    await careful.query('CREATE TABLE fuzzed (a int)');
+    for (let round = 0; round < (LONG_MODE ? 2000 : 60); round++) {
+      const wire = await openPooled();
+      const bytes = Buffer.concat(Array.from({ length: 1 + upTo(12) }, () => usual[upTo(usual.length)]!));
+      for (let change = upTo(3); change > 0; change--) bytes[upTo(bytes.length)] = upTo(256);
+      for (let at = 0; at < bytes.length; ) {
+        const part = bytes.subarray(at, at + 1 + upTo(40));
+        wire.send(part);
+        at += part.length;
+      }
+      // Some leave in the middle, the others once they are answered or have been shown the door.
+      if (round % 3 > 0) wire.send(message('X', Buffer.alloc(0)));
+      wire.stream.end();
+      if (round % 3 === 2) await wire.rest();
+      wire.close();
+      assert.equal(await one(careful, `SELECT ${round}`), round);
+    }
+    await until(() => gated.gateway.sessionCount(ENDPOINT) === 1, { what: 'the others to be gone' });
+    await careful.query('DROP TABLE fuzzed');
+  });
+
   it('that come all at once to a sleeping compute are one start', async () => {
     setSize(10);
     await gated.postmaster.stop('SIGQUIT');

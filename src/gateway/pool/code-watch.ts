@@ -11,7 +11,7 @@ const COST_SHARE = 0.01;
  */
 export class CodeWatch {
   /** Until somebody has looked, anything is possible. */
-  level: Taint = TAINT.soft;
+  level: Taint = TAINT.hard;
   #valid_until = 0;
   #looking = false;
 
@@ -35,8 +35,8 @@ export class CodeWatch {
     const interval_ms = Math.max(LIMITS.pool_code_check_interval_ms, (ended - started) / COST_SHARE);
     if (this.#valid_until > 0) this.#valid_until = ended + interval_ms;
     const found = Number(values[0]);
-    if (!error && (found === TAINT.none || found === TAINT.soft || found === TAINT.hard || found === TAINT.lasting)) {
-      this.level = found;
-    } else this.level = TAINT.hard;
+    if (error) return;
+    if (found === TAINT.none || found === TAINT.soft || found === TAINT.hard) this.level = found;
+    else this.level = TAINT.lasting;
   }
 }

@@ -117,7 +117,7 @@ export class Pool {
     const taint = Math.max(server.taint, code.level) as Taint;
     if (this.#host.isOneTooMany(this.#waiting.size)) this.discard(server);
     else if (taint === TAINT.none && server.cancels.size === 0 && !code.expired) this.#lend(server);
-    else void this.#refresh(server, taint);
+    else this.#refresh(server, taint).catch(() => this.discard(server));
   }
 
   /** Closes a connection that cannot be used again. */
