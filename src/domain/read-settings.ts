@@ -55,10 +55,12 @@ function readMatching(pattern: RegExp, advice: string): Reader {
   };
 }
 
-function readItems(text: string): string[] {
+const readItems = (text: string): string[] => [...new Set(splitItems(text))];
+
+function splitItems(text: string): string[] {
   const items = text.split(',').map((item) => item.trim());
   if (items.includes('')) throw new UnreadableValue('has an empty item; separate the items by single commas');
-  return [...new Set(items)];
+  return items;
 }
 
 function readChoice(text: string, { allowed = [] }: Setting): string {
@@ -94,6 +96,8 @@ const READERS: Record<SettingType, Reader> = {
     throw new UnreadableValue('is no place for objects; give s3://bucket/prefix or an absolute path of a directory');
   },
   path: (text, _, { cwd }) => resolve(cwd, text),
+  // One file may serve twice.
+  path_list: (text, _, { cwd }) => splitItems(text).map((item) => resolve(cwd, item)),
   port: (text) => readInteger(text, 0, 65_535, 'a port'),
   postgres_url: (text) => {
     if (/^postgres(ql)?:\/\/./.test(text) && URL.canParse(text)) return text;
@@ -141,6 +145,12 @@ function pairProblems(values: Record<string, unknown>): string[] {
     if (values[one] !== undefined && values[other] === undefined) {
       problems.push(`${settingFlag(one)} is given without ${settingFlag(other)}; give both or neither`);
     }
+  }
+  const [certificates, keys] = [values.tls_cert, values.tls_key] as (readonly string[] | undefined)[];
+  if (certificates && keys && certificates.length !== keys.length) {
+    problems.push(
+      `${settingFlag('tls_cert')} has ${certificates.length} items and ${settingFlag('tls_key')} ${keys.length}; give a key for each certificate`,
+    );
   }
   if (values.archive_branches_after_seconds !== undefined && values.objects === undefined) {
     problems.push(

@@ -25,6 +25,7 @@ export type SettingType =
   | 'network_list'
   | 'object_place'
   | 'path'
+  | 'path_list'
   | 'port'
   | 'postgres_url'
   | 'region'
@@ -119,14 +120,15 @@ export const SETTINGS = {
       'The key that stored role passwords are encrypted with. Made at the first start; without it they are lost.',
   },
   tls_cert: {
-    type: 'path',
+    type: 'path_list',
     default_text: 'certificates of an authority made in the data directory',
-    description: 'Certificate chain in PEM form for `*.<domain>`. Given together with the key.',
+    description:
+      'Certificate chain in PEM form for `*.<domain>`. Given together with the key. Several, separated by commas, are chosen among by the name that a client asks for; the first serves all others. Renewed files are noticed within a minute.',
   },
   tls_key: {
-    type: 'path',
+    type: 'path_list',
     default_text: 'as above',
-    description: 'Private key in PEM form of that certificate.',
+    description: 'Private key in PEM form of that certificate; of several, in the same order.',
   },
   require_tls: {
     type: 'boolean',
@@ -277,7 +279,7 @@ type Value<S> = S extends { type: 'port' | 'seconds' | 'size' }
       ? C
       : S extends { type: 'choice_list'; allowed: readonly (infer C)[] }
         ? readonly C[]
-        : S extends { type: 'address_list' | 'network_list' }
+        : S extends { type: 'address_list' | 'network_list' | 'path_list' }
           ? readonly string[]
           : string;
 

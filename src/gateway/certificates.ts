@@ -1,5 +1,5 @@
 import 'reflect-metadata';
-import { constants, createHash } from 'node:crypto';
+import { constants, createHash, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import * as x509 from '@peculiar/x509';
@@ -83,8 +83,38 @@ function mintBudget(burst: number): { take(): boolean } {
   };
 }
 
-/** The operator's own certificate and key, for every name. A renewed pair of files is noticed within a minute. */
-export async function fileCertificates(files: { certificate: string; key: string }): Promise<Certificates> {
+/** Paths of a certificate chain and its private key, in PEM. */
+export interface CertificateFiles {
+  readonly certificate: string;
+  readonly key: string;
+}
+
+/** A pair of files as it was read last. */
+interface Loaded extends ServedCertificate {
+  covers(servername: string, options: { wildcards: boolean }): boolean;
+}
+
+/**
+ * The operator's own certificates. A client gets the first that has the very name it asks for, else the first that has it by a
+ * wildcard, else the first of all. A renewed pair of files is noticed within a minute, by the next connection.
+ *
+ * @param pairs at least one
+ */
+export async function fileCertificates(pairs: readonly CertificateFiles[]): Promise<Certificates> {
+  const current = await Promise.all(pairs.map(openPair));
+  return {
+    async forName(asked) {
+      const servername = asked?.replace(/\.$/, '');
+      const loaded = await Promise.all(current.map((read) => read()));
+      if (servername === undefined || loaded.length === 1) return loaded[0]!;
+      const named = (wildcards: boolean) => loaded.find((one) => one.covers(servername, { wildcards }));
+      return named(false) ?? named(true) ?? loaded[0]!;
+    },
+  };
+}
+
+/** Gives the pair as it is, looking at the files at most once in a while. Throws when it is not sound at first. */
+async function openPair(files: CertificateFiles): Promise<() => Promise<Loaded>> {
   let version = await modifiedAt(files);
   let served = await load(files);
   let checked_at = Date.now();
@@ -96,27 +126,30 @@ export async function fileCertificates(files: { certificate: string; key: string
     version = found;
   }
 
-  return {
-    async forName() {
-      if (Date.now() - checked_at > LIMITS.certificate_check_interval_ms) {
-        checked_at = Date.now();
-        // A pair that is being replaced does not load; the old one serves until the next look.
-        await refresh().catch(() => undefined);
-      }
-      return served;
-    },
+  return async () => {
+    if (Date.now() - checked_at > LIMITS.certificate_check_interval_ms) {
+      checked_at = Date.now();
+      // A pair that is being replaced does not load; the old one serves until the next look.
+      await refresh().catch(() => undefined);
+    }
+    return served;
   };
 }
 
-async function modifiedAt({ certificate, key }: { certificate: string; key: string }): Promise<string> {
+async function modifiedAt({ certificate, key }: CertificateFiles): Promise<string> {
   const found = await Promise.all([stat(certificate), stat(key)]);
   return found.map(({ mtimeMs, ino }) => `${mtimeMs}:${ino}`).join(' ');
 }
 
-async function load({ certificate, key }: { certificate: string; key: string }): Promise<ServedCertificate> {
+async function load({ certificate, key }: CertificateFiles): Promise<Loaded> {
   const [certificate_pem, key_pem] = await Promise.all([readFile(certificate, 'utf8'), readFile(key, 'utf8')]);
   try {
-    return { context: secureContext(certificate_pem, key_pem), channelBinding: endPointHash(certificate_pem) };
+    const leaf = new X509Certificate(certificate_pem);
+    return {
+      context: secureContext(certificate_pem, key_pem),
+      channelBinding: endPointHash(certificate_pem),
+      covers: (servername, options) => leaf.checkHost(servername, { ...options, subject: 'never' }) !== undefined,
+    };
   } catch (cause) {
     throw new Error(`${certificate} and ${key} are not a certificate chain in PEM and its private key`, { cause });
   }

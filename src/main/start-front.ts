@@ -102,8 +102,10 @@ function proxyRules({ proxy_protocol, proxy_protocol_from }: Settings): ProxyRul
   return { required: proxy_protocol === 'required', from: addressList(proxy_protocol_from) };
 }
 
-/** The operator's certificate where one is given, else those of the local authority. */
+/** The operator's certificates where any are given, else those of the local authority. */
 async function certificatesOf({ tls_cert, tls_key, domain }: Settings, dataDirectory: string): Promise<Certificates> {
-  if (tls_cert && tls_key) return fileCertificates({ certificate: tls_cert, key: tls_key });
+  if (tls_cert && tls_key) {
+    return fileCertificates(tls_cert.map((certificate, at) => ({ certificate, key: tls_key[at]! })));
+  }
   return localCertificates({ directory: join(dataDirectory, 'certificates'), domain });
 }

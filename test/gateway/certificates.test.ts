@@ -2,13 +2,17 @@ import 'reflect-metadata';
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { createHash, X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it, mock } from 'node:test';
 import { promisify } from 'node:util';
 import { openCertificateAuthority } from '../../src/gateway/certificate-authority.ts';
 import { fileCertificates, localCertificates } from '../../src/gateway/certificates.ts';
+import { upgradeToTls } from '../../src/gateway/upgrade-to-tls.ts';
+import { openDirectTls } from '../support/wire-client.ts';
 
 const run = promisify(execFile);
 let root: string;
@@ -125,7 +129,7 @@ describe('local certificates', () => {
 });
 
 describe("the operator's certificate", () => {
-  const openssl = async (directory: string, hash: string, algorithm = 'ec') => {
+  const openssl = async (directory: string, hash: string, algorithm = 'ec', more: string[] = []) => {
     const files = { certificate: join(directory, 'tls.crt'), key: join(directory, 'tls.key') };
     const key = algorithm === 'ec' ? ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256'] : ['-newkey', algorithm];
     const words = [
@@ -141,6 +145,7 @@ describe("the operator's certificate", () => {
       files.key,
       '-out',
       files.certificate,
+      ...more,
     ];
     await run('openssl', hash ? [...words, `-${hash}`] : words);
     return files;
@@ -154,7 +159,7 @@ describe("the operator's certificate", () => {
       ['', 'ed25519', undefined],
     ] as const) {
       const files = await openssl(await mkdtemp(join(root, 'own-')), hash, algorithm);
-      const certificates = await fileCertificates(files);
+      const certificates = await fileCertificates([files]);
       const served = await certificates.forName('ep-x.db.test');
       assert.equal(await certificates.forName(undefined), served);
       const { raw } = new X509Certificate(await readFile(files.certificate));
@@ -162,10 +167,53 @@ describe("the operator's certificate", () => {
     }
   });
 
+  it('is one of several, by the name that is asked for', async () => {
+    const make = async (...names: string[]) => {
+      const extension = ['-addext', `subjectAltName=${names.map((name) => `DNS:${name}`).join(',')}`];
+      return openssl(await mkdtemp(join(root, 'several-')), 'sha256', 'ec', extension);
+    };
+    const pairs = [await make('*.db.test'), await make('ep-x.db.test'), await make('*.other.test', 'other.test')];
+    const certificates = await fileCertificates(pairs);
+    const bindings = await Promise.all(
+      pairs.map(async ({ certificate }) => {
+        const { raw } = new X509Certificate(await readFile(certificate));
+        return createHash('sha256').update(raw).digest('hex');
+      }),
+    );
+    const chosen = async (name?: string) =>
+      bindings.indexOf((await certificates.forName(name)).channelBinding!.toString('hex'));
+    assert.equal(await chosen('ep-y.db.test'), 0);
+    assert.equal(await chosen('ep-x.db.test'), 1, 'the very name goes before a wildcard');
+    assert.equal(await chosen('EP-X.other.test.'), 2);
+    assert.equal(await chosen('other.test'), 2);
+    assert.equal(await chosen('a.b.other.test'), 0, 'a name of nobody');
+    assert.equal(await chosen(), 0);
+    const server = createServer((plain) => {
+      upgradeToTls(plain, certificates, 'postgresql').then(
+        ({ socket }) => socket.resume(),
+        () => undefined,
+      );
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    for (const [servername, at] of [
+      ['ep-y.db.test', 0],
+      ['x.other.test', 2],
+    ] as const) {
+      const { stream } = await openDirectTls(port, { servername, ALPNProtocols: ['postgresql'] });
+      const { raw } = stream.getPeerCertificate();
+      assert.equal(createHash('sha256').update(raw).digest('hex'), bindings[at]);
+      stream.destroy();
+    }
+    server.close();
+    await once(server, 'close');
+  });
+
   it('is read again when the files have changed, and kept while they are unsound', async () => {
     const directory = await mkdtemp(join(root, 'renewed-'));
     const files = await openssl(directory, 'sha256');
-    const certificates = await fileCertificates(files);
+    const certificates = await fileCertificates([files]);
     const first = await certificates.forName(undefined);
     mock.timers.enable({ apis: ['Date'], now: Date.now() });
     try {
@@ -186,7 +234,7 @@ describe("the operator's certificate", () => {
     const directory = await mkdtemp(join(root, 'bad-'));
     const files = await openssl(directory, 'sha256');
     await writeFile(files.key, 'no key');
-    await assert.rejects(fileCertificates(files), /are not a certificate chain in PEM and its private key/);
-    await assert.rejects(fileCertificates({ ...files, key: join(directory, 'none') }), { code: 'ENOENT' });
+    await assert.rejects(fileCertificates([files]), /are not a certificate chain in PEM and its private key/);
+    await assert.rejects(fileCertificates([{ ...files, key: join(directory, 'none') }]), { code: 'ENOENT' });
   });
 });

@@ -85,11 +85,11 @@ describe('settings', () => {
   });
 
   test('relative paths are taken from the working directory', () => {
-    const settings = settingsOf({ dataDir: 'state', tlsCert: '../cert.pem', tlsKey: '/etc/key.pem' });
+    const settings = settingsOf({ dataDir: 'state', tlsCert: '../cert.pem, b.pem', tlsKey: '/etc/key.pem,/b' });
     assert.equal(settings.data_dir, '/home/ada/shop/state');
     assert.equal(settings.master_key_file, '/home/ada/shop/state/master.key');
-    assert.equal(settings.tls_cert, '/home/ada/cert.pem');
-    assert.equal(settings.tls_key, '/etc/key.pem');
+    assert.deepEqual(settings.tls_cert, ['/home/ada/cert.pem', '/home/ada/shop/b.pem']);
+    assert.deepEqual(settings.tls_key, ['/etc/key.pem', '/b']);
   });
 
   test('a flag without a value is true, and booleans read the usual words', () => {
@@ -149,6 +149,7 @@ describe('settings', () => {
   });
 
   test('settings that only make sense together are checked together', () => {
+    assert.match(problemsOf({ tlsCert: '/c,/d', tlsKey: '/k' })[0]!, /2 items and --tls-key 1; give a key for each/);
     assert.match(problemsOf({ tlsCert: '/c.pem' })[0]!, /--tls-cert is given without --tls-key/);
     assert.match(problemsOf({ tlsKey: '/k.pem' })[0]!, /--tls-key is given without --tls-cert/);
     assert.match(problemsOf({ apiPort: '5432' })[0]!, /both 5432/);
