@@ -3,7 +3,8 @@ import { chmodSync, globSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { removeDataDirectory, startCoppice } from './support/coppice.ts';
-import { endProcesses, findLeftovers, mountsBelow, processesUsing } from './support/leftovers.ts';
+import { cannotMount, mountFilesystem, type TestFilesystem } from './support/filesystem.ts';
+import { endProcesses, findLeftovers, loopDevicesOver, mountsBelow, processesUsing } from './support/leftovers.ts';
 import { offerStartedDirectory } from './support/started-directory.ts';
 import { runSuites, type SuiteCounts, type SuiteResult } from './support/suite-run.ts';
 
@@ -15,6 +16,12 @@ import { runSuites, type SuiteCounts, type SuiteResult } from './support/suite-r
 const root = join(import.meta.dirname, '..');
 /** These start no servers; the rest do, and share the machine between few at a time. */
 const LIGHT_DIRECTORIES = ['test/tidy/', 'test/unit/'];
+/**
+ * These make many branches, which are full copies on the file system that temporary directories mostly lie on. Where that can
+ * be mounted they are on one where copies share their blocks; the others have them copied.
+ */
+const BRANCHING_DIRECTORIES = ['test/engine/', 'test/fault/', 'test/clients/'];
+const SHARING_BYTES = 64 * 1024 ** 3;
 /** What is known of Postgres is tried on servers. */
 const SERVER_TESTS = 'test/unit/postgres-';
 /** More than there are cores may pay where the files mostly wait. */
@@ -75,16 +82,18 @@ function runTool(title: string, command: string, words: string[]): boolean {
 /** What is not on the list comes last: the index of -1 becomes the largest there is. */
 const rank = (name: string): number => SLOWEST_FIRST.findIndex((start) => name === `${start}.test.ts`) >>> 0;
 
-function testFiles(patterns: readonly string[]): { light: string[]; heavy: string[] } {
+function testFiles(patterns: readonly string[]): { light: string[]; heavy: string[]; branching: string[] } {
   const names = globSync('test/**/*.test.ts', { cwd: root })
     .filter((name) => patterns.length === 0 || patterns.some((pattern) => name.includes(pattern)))
     .sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
-  const isLight = (name: string): boolean =>
-    LIGHT_DIRECTORIES.some((directory) => name.startsWith(directory)) && !name.startsWith(SERVER_TESTS);
-  return {
-    light: names.filter(isLight).map((name) => join(root, name)),
-    heavy: names.filter((name) => !isLight(name)).map((name) => join(root, name)),
+  const groupOf = (name: string): 'light' | 'heavy' | 'branching' => {
+    const isIn = (directories: readonly string[]) => directories.some((directory) => name.startsWith(directory));
+    if (isIn(LIGHT_DIRECTORIES) && !name.startsWith(SERVER_TESTS)) return 'light';
+    return isIn(BRANCHING_DIRECTORIES) ? 'branching' : 'heavy';
   };
+  const { light = [], heavy = [], branching = [] } = Object.groupBy(names, groupOf);
+  const paths = (group: readonly string[]) => group.map((name) => join(root, name));
+  return { light: paths(light), heavy: paths(heavy), branching: paths(branching) };
 }
 
 /** What a Coppice leaves that was started once, for tests to begin with. Without it they make their own. */
@@ -100,11 +109,53 @@ async function prepareStartedDirectory(): Promise<string | undefined> {
   }
 }
 
+/** Runs files that start servers, which begin with what one Coppice left that was started for all of them. */
+async function runHeavy(files: readonly string[]): Promise<SuiteResult> {
+  const started = files.length > STARTED_FROM_FILES ? await prepareStartedDirectory() : undefined;
+  try {
+    return await runSuites({ files, concurrency: HEAVY_CONCURRENCY, root, print });
+  } finally {
+    if (started) await removeDataDirectory(started);
+  }
+}
+
+async function mountSharing(place: string): Promise<TestFilesystem | undefined> {
+  if (cannotMount) return undefined;
+  try {
+    return await mountFilesystem('xfs', SHARING_BYTES, place);
+  } catch (error) {
+    print(`branches of the tests are full copies: ${(error as Error).message}`);
+    return undefined;
+  }
+}
+
+/** Runs them below the directory where copies share their blocks. Tells what they left there. */
+async function runBranching(
+  directory: string,
+  files: readonly string[],
+): Promise<{ result: SuiteResult; leftovers: readonly string[] }> {
+  // Its name stands in the paths of sockets.
+  const place = join(directory, 'x');
+  const filesystem = files.length > 0 ? await mountSharing(place) : undefined;
+  if (!filesystem) return { result: await runHeavy(files), leftovers: [] };
+  process.env.TMPDIR = place;
+  try {
+    const result = await runHeavy(files);
+    return { result, leftovers: await findLeftovers(place) };
+  } finally {
+    process.env.TMPDIR = directory;
+    sweep(place, { keep: true });
+    await filesystem.remove();
+    rmSync(place, { recursive: true, force: true });
+  }
+}
+
 /** Ends what is still there and removes the directory, unless something is mounted below it. */
-function sweep(directory: string): void {
+function sweep(directory: string, { keep = false } = {}): void {
   endProcesses(processesUsing(directory));
   for (const path of mountsBelow(directory)) spawnSync('umount', [path], { stdio: 'inherit' });
-  if (mountsBelow(directory).length === 0) rmSync(directory, { recursive: true, force: true });
+  for (const device of loopDevicesOver(directory)) spawnSync('losetup', ['--detach', device]);
+  if (!keep && mountsBelow(directory).length === 0) rmSync(directory, { recursive: true, force: true });
 }
 
 /** The runner's own closing lines, for all suites together. */
@@ -135,7 +186,7 @@ function printSlowest(results: readonly SuiteResult[]): void {
 async function main(patterns: readonly string[]): Promise<number> {
   const began = performance.now();
   const files = testFiles(patterns);
-  if (files.light.length + files.heavy.length === 0) {
+  if (Object.values(files).flat().length === 0) {
     print(`no test file's path holds ${patterns.map((pattern) => `"${pattern}"`).join(' or ')}`);
     return 1;
   }
@@ -152,14 +203,13 @@ async function main(patterns: readonly string[]): Promise<number> {
     process.exit(130);
   });
   const light = await runSuites({ files: files.light, concurrency: availableParallelism(), root, print });
-  const started = files.heavy.length > STARTED_FROM_FILES ? await prepareStartedDirectory() : undefined;
-  const heavy = await runSuites({ files: files.heavy, concurrency: HEAVY_CONCURRENCY, root, print });
-  const results = [light, heavy];
+  const heavy = await runHeavy(files.heavy);
+  const branching = await runBranching(directory, files.branching);
+  const results = [light, heavy, branching.result];
   if (results.some(({ success }) => !success)) problems.push('tests');
 
-  if (started) await removeDataDirectory(started);
   rmSync(join(directory, COMPILE_CACHE), { recursive: true, force: true });
-  const leftovers = await findLeftovers(directory);
+  const leftovers = [...branching.leftovers, ...(await findLeftovers(directory))];
   sweep(directory);
   if (leftovers.length > 0) problems.push(`left behind by tests:\n  ${leftovers.join('\n  ')}`);
 

@@ -106,7 +106,7 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
   it('status tells what there is, for people and for programs', async () => {
     const { out } = await run('status');
     assert.match(out, /^projects +0$/m);
-    assert.match(out, /^storage +copy, [\d.]+ of [\d.]+ GiB free$/m);
+    assert.match(out, /^storage +(copy|reflink|btrfs), [\d.]+ of [\d.]+ GiB free$/m);
     const status = JSON.parse((await run('status', '--json')).out);
     assert.equal(status.projects, 0);
     assert.equal(status.data_directory, running.data_directory);
@@ -138,7 +138,7 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
 
   it('pool status shows where volumes lie', async () => {
     const { out } = await run('pool', 'status');
-    assert.match(out, /^driver +copy$/m);
+    assert.match(out, /^driver +(copy|reflink|btrfs)$/m);
   });
 
   it('an unknown command is refused with where to look', async () => {

@@ -37,9 +37,10 @@ export async function system(command: string, ...args: string[]): Promise<string
   return (await execute(command, args, { env: { ...process.env, PATH, LC_ALL: 'C' } })).stdout;
 }
 
-export async function mountFilesystem(kind: FilesystemKind, size_bytes: number): Promise<TestFilesystem> {
+/** @param at where to mount it; a directory that is made for it when left out */
+export async function mountFilesystem(kind: FilesystemKind, size_bytes: number, at?: string): Promise<TestFilesystem> {
   const directory = await realpath(await mkdtemp(join(tmpdir(), 'coppice-filesystem-')));
-  const path = join(directory, 'mount');
+  const path = at ?? join(directory, 'mount');
   const image = join(directory, 'image');
   await system('chmod', '0711', directory);
   await mkdir(path);
