@@ -144,7 +144,7 @@ describe('a pooled host', () => {
   });
 
   it('tells a client that waits, and then refuses it', async () => {
-    const gateway = await gated.openGateway({ limits: { pool_wait_notice_ms: 20, pool_wait_timeout_ms: 60 } });
+    const gateway = await gated.openGateway({ limits: { pool_wait_notice_ms: 20, pool_wait_timeout_ms: 3000 } });
     const { port } = gateway.addresses[0]!;
     const [one, other] = [await connect({ port }), await connect({ port })];
     await one.query('BEGIN');
@@ -449,6 +449,15 @@ describe('a conversation with a pool', () => {
     assert.deepEqual(await ask(second, Buffer.from('Q\0\0\0\x01')), ['E08P01', 'closed']);
     assert.deepEqual(await ask(other, query('SELECT 1')), ['T', 'D1', 'C', 'ZI']);
     other.close();
+  });
+
+  it('takes a simple query behind what was only prepared, and none that the server may ignore', async () => {
+    const wire = await openPooled();
+    wire.send(parse('ahead', 'SELECT 7'), FLUSH);
+    await wire.until('1');
+    assert.deepEqual(await ask(wire, query('SELECT 1')), ['T', 'D1', 'C', 'ZI']);
+    wire.send(bind('ahead'), query('SELECT 1'));
+    await assert.rejects(wire.until('Z'), /before the Sync/);
   });
 });
 

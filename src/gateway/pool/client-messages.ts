@@ -101,7 +101,7 @@ export class ClientMessages {
       case TYPE.close:
         return this.#passNamed(walker, server);
       case TYPE.execute:
-        server.expectInBatch();
+        server.expectRun();
         return true;
       case TYPE.sync:
         server.expectSync();
@@ -244,7 +244,7 @@ export class ClientMessages {
     const name_end = findEnd(walker, portal_end + 1);
     if (name_end === undefined) return false;
     this.#useStatement(walker, server, portal_end + 1, name_end, true);
-    server.expectInBatch();
+    server.expectRun();
     return true;
   }
 

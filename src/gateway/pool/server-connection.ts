@@ -92,6 +92,8 @@ export class ServerConnection {
   #in_transaction = false;
   /** A message of the extended protocol was sent, and no Sync after it. */
   #batch_open = false;
+  /** Something was bound or executed since the last Sync. */
+  #batch_runs = false;
   /** The server reads on to the next Sync, which was not sent yet. */
   #skipping = false;
   #copying_in = false;
@@ -156,11 +158,16 @@ export class ServerConnection {
     return cancel.finally(() => this.cancels.delete(cancel));
   }
 
-  /** Counts a Query or FunctionCall that is about to be sent. Throws a ProtocolError inside of a batch. */
+  /**
+   * Counts a Query or FunctionCall that is about to be sent. Throws a ProtocolError inside of a batch that may still fail,
+   * since the server then ignores it. What only prepared and is answered cannot: asyncpg does that, and sends no Sync.
+   */
   expectQuery(entry: Awaited = AWAITED.query): void {
-    if (this.#batch_open) {
+    const may_fail = this.#batch_runs || this.#skipping || !this.#outstanding.empty;
+    if (this.#batch_open && may_fail) {
       throw new ProtocolError('a simple query before the Sync of an extended one is not possible here', '0A000');
     }
+    this.#batch_open = false;
     this.unnamed = undefined;
     this.#outstanding.push(entry);
   }
@@ -171,6 +178,7 @@ export class ServerConnection {
     if (this.#copying_in) return;
     this.#skipping = false;
     this.#batch_open = false;
+    this.#batch_runs = false;
     this.#outstanding.push(AWAITED.sync);
   }
 
@@ -185,6 +193,12 @@ export class ServerConnection {
     if (!entry) return;
     if (!this.#skipping) this.#outstanding.push(entry);
     else if (entry.kind === 'parse' || entry.kind === 'close') entry.onSkipped?.();
+  }
+
+  /** Counts a Bind or an Execute that is about to be sent. */
+  expectRun(): void {
+    if (!this.#copying_in) this.#batch_runs = true;
+    this.expectInBatch();
   }
 
   expectCopyEnd(): void {
