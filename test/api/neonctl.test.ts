@@ -32,6 +32,17 @@ describe('neonctl, unmodified', { timeout: 240_000 }, () => {
       ({ stderr }: { stderr: string }) => stderr,
     );
 
+  it('says from where clients may come', async () => {
+    const added = await neonctl('ip-allow', 'add', '203.0.113.7', '198.51.100.0/24', '--protected-only', 'true');
+    assert.deepEqual(added.IP_addresses, ['203.0.113.7', '198.51.100.0/24']);
+    const removed = await neonctl('ip-allow', 'remove', '203.0.113.7');
+    assert.deepEqual(removed.IP_addresses, ['198.51.100.0/24']);
+    assert.match(await refusal('ip-allow', 'add', 'nowhere'), /is not an address, a range/);
+    await neonctl('ip-allow', 'reset');
+    const { body } = await api.call('GET', `/projects/${project.id}`);
+    assert.deepEqual(body.project.settings.allowed_ips.ips, []);
+  });
+
   it('lists, makes, renames, protects and deletes branches, by name or id', async () => {
     const made = await neonctl('branches', 'create', '--name', 'preview/pr-1', '--cu', '0.5-2');
     await finishOperations(api, project.id);
