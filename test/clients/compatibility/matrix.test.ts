@@ -5,12 +5,14 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { removeDataDirectory, startCoppice, type TestCoppice } from '../../support/coppice.ts';
 import { DRIZZLE } from './drizzle-client.ts';
+import { INSTALLED_CLIENTS } from './installed-clients.ts';
 import { KNEX } from './knex-client.ts';
 import { KYSELY } from './kysely-client.ts';
 import type { MatrixClient, Place } from './matrix-client.ts';
 import { PG_CLIENTS } from './pg-clients.ts';
 import { POSTGRES_JS } from './postgres-js.ts';
 import { PRISMA } from './prisma-client.ts';
+import { PSQL_CLIENTS } from './psql-client.ts';
 import { SERVERLESS } from './serverless.ts';
 import { TYPEORM } from './typeorm-client.ts';
 
@@ -23,6 +25,8 @@ const CLIENTS: readonly MatrixClient[] = [
   KYSELY,
   KNEX,
   TYPEORM,
+  ...PSQL_CLIENTS,
+  ...INSTALLED_CLIENTS,
 ];
 
 /** Clients that know nothing of Coppice, on connection strings as the API gives them. */
