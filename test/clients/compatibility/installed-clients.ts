@@ -68,7 +68,7 @@ const JDBC_CLIENT: MatrixClient = {
   },
 };
 
-/** Clients of other languages, where the machine has them; `.ci/run` installs them. */
+/** Clients of other languages, where the machine has them; `.ci/run` installs those of Python. */
 export const INSTALLED_CLIENTS: readonly MatrixClient[] = [
   pythonClient('psycopg', 'psycopg', 'try-psycopg.py'),
   pythonClient('asyncpg', 'asyncpg', 'try-asyncpg.py'),

@@ -53,6 +53,18 @@ describe('compatibility of clients', { timeout: 480_000 }, () => {
     if (directory) await rm(directory, { recursive: true, force: true });
   });
 
+  it('is written down', async () => {
+    const document = await readFile(new URL('../../../docs/compatibility.md', import.meta.url), 'utf8');
+    // What the system brings has the version of the system.
+    const brought = new Set([...PSQL_CLIENTS, ...INSTALLED_CLIENTS]);
+    const rows = CLIENTS.map((client) => {
+      const version = brought.has(client) ? 'of Debian 12' : client.version;
+      const hosts = (['direct', 'pooled'] as const).map((host) => (client.hosts.includes(host) ? 'yes' : ''));
+      return `| ${[client.name, version, ...hosts, client.notes].join(' | ')} |`;
+    });
+    assert.ok(document.includes(rows.join('\n')), `docs/compatibility.md lacks:\n${rows.join('\n')}`);
+  });
+
   for (const { name, hosts, missing, cases } of CLIENTS) {
     if (missing !== undefined) {
       it(`${name} is not tried here`, (t) => t.diagnostic(missing));
