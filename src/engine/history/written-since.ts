@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { formatLsn, type Lsn, parseLsn } from '../../domain/lsn.ts';
+import { ArchiveError } from '../../drivers/archive/contract.ts';
 import type { VolumeRef } from '../../drivers/storage/contract.ts';
 import { readControlFile } from '../../postgres/control-file.ts';
 import { inDirectory } from '../../postgres/plain-files.ts';
@@ -21,16 +22,19 @@ const READ_BYTES_MAX = 8 * 1024 ** 2;
  * session: it is asked of every running server all the time.
  */
 export async function bytesSince(ctx: EngineContext, volume: VolumeRef, from: Lsn): Promise<bigint> {
-  const path = ctx.storage.path(volume);
-  const { timeline, walSegmentBytes } = await readControlFile(path);
+  const { timeline, walSegmentBytes } = await readControlFile(ctx.storage.path(volume));
   const first = walSegmentName(timeline, parseLsn(from), walSegmentBytes);
-  const names = await inDirectory(path, (directory) => inDirectory(join(directory, 'pg_wal'), (wal) => readdir(wal)));
-  const newest = names
+  const newest = await newestSegment(ctx, volume);
+  if (!newest || newest <= first) return 0n;
+  return segmentOfName(newest, walSegmentBytes).start - parseLsn(from);
+}
+
+async function newestSegment(ctx: EngineContext, volume: VolumeRef): Promise<string | undefined> {
+  const names = await inDirectory(join(ctx.storage.path(volume), 'pg_wal'), (wal) => readdir(wal));
+  return names
     .filter((name) => /^[0-9A-F]{24}$/.test(name))
     .sort()
     .at(-1);
-  if (!newest || newest <= first) return 0n;
-  return segmentOfName(newest, walSegmentBytes).start - parseLsn(from);
 }
 
 /** Whether anything but the server itself has written to the log of a timeline since `from`. */
@@ -41,21 +45,22 @@ export async function wroteSince(
 ): Promise<boolean> {
   if ((await bytesSince(ctx, volume, from)) > READ_BYTES_MAX) return true;
   const timeline = await findTimeline(ctx.store, id);
-  if (!timeline?.volume) return false;
-  const log = await openLog(ctx, timeline, { from });
-  // What was removed already was more than nothing.
-  if (log.names[0] !== (await nameOfSegment(ctx, volume, from))) return true;
-  const end = parseLsn(from) + BigInt((log.names.length + 1) * log.wal_segment_bytes);
-  const records = readRecords(log, from, formatLsn(end));
-  for (;;) {
-    const { done, value } = await records.next();
-    // Where it cannot be read there was something.
-    if (done) return value.why === 'invalid';
-    if (!OF_THE_SERVER.has(value.rmgr)) return true;
+  const newest = await newestSegment(ctx, volume);
+  if (!timeline?.volume || !newest) return false;
+  const { walSegmentBytes } = await readControlFile(ctx.storage.path(volume));
+  const end = formatLsn(segmentOfName(newest, walSegmentBytes).start + BigInt(walSegmentBytes));
+  // What its server has removed already is in the archive.
+  const log = await openLog(ctx, timeline, { from, to: end });
+  const records = readRecords(log, from, end);
+  try {
+    for (;;) {
+      const { done, value } = await records.next();
+      // Where it cannot be read there was something.
+      if (done) return value.why === 'invalid';
+      if (!OF_THE_SERVER.has(value.rmgr)) return true;
+    }
+  } catch (error) {
+    if (!(error instanceof ArchiveError)) throw error;
+    return true;
   }
-}
-
-async function nameOfSegment(ctx: EngineContext, volume: VolumeRef, lsn: Lsn): Promise<string> {
-  const { timeline, walSegmentBytes } = await readControlFile(ctx.storage.path(volume));
-  return walSegmentName(timeline, parseLsn(lsn), walSegmentBytes);
 }
