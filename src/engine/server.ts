@@ -6,6 +6,7 @@ import { TEMPLATE_DATABASE, TEMPLATE_ROLE } from '../postgres/template.ts';
 import { findDesiredConfig, observeConfig, observePasswords } from '../store/learned.ts';
 import {
   type EndpointFacts,
+  findPlacedEndpoints,
   observeConfigApplied,
   observeEndpointConfigured,
   observeEndpointPlaced,
@@ -97,7 +98,10 @@ export async function bringUp(
 async function place(ctx: EngineContext, facts: EndpointFacts): Promise<{ ref: ComputeRef; taken_over: boolean }> {
   if (facts.compute && servesBranch(facts)) return { ref: facts.compute, taken_over: false };
   const first = firstServerRef(ctx, facts.timeline_id);
-  const taken_over = (await ctx.compute.observe(first)).state === 'running';
+  const others = await findPlacedEndpoints(ctx.store, { timeline_id: facts.timeline_id });
+  // One that another endpoint has, which was moved away and still runs, is stopped with that.
+  const is_free = !others.some(({ compute }) => compute?.id === first.id);
+  const taken_over = is_free && (await ctx.compute.observe(first)).state === 'running';
   const ref = taken_over ? first : { driver: ctx.compute.name, id: facts.id };
   if (facts.compute && facts.compute.id !== ref.id) await ctx.compute.ensureRemoved(facts.compute);
   await observeEndpointPlaced(ctx.intent, facts.id, { compute: ref, timeline_id: facts.timeline_id });
