@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { removeDataDirectory, startCoppice } from './support/coppice.ts';
 import { cannotMount, mountFilesystem, type TestFilesystem } from './support/filesystem.ts';
 import { endProcesses, findLeftovers, loopDevicesOver, mountsBelow, processesUsing } from './support/leftovers.ts';
-import { offerStartedDirectory } from './support/started-directory.ts';
+import { offerStartedDirectory, withdrawStartedDirectory } from './support/started-directory.ts';
 import { runSuites, type SuiteCounts, type SuiteResult } from './support/suite-run.ts';
 
 /**
@@ -115,6 +115,7 @@ async function runHeavy(files: readonly string[]): Promise<SuiteResult> {
   try {
     return await runSuites({ files, concurrency: HEAVY_CONCURRENCY, root, print });
   } finally {
+    withdrawStartedDirectory();
     if (started) await removeDataDirectory(started);
   }
 }

@@ -16,6 +16,11 @@ export function offerStartedDirectory(path: string): void {
   process.env[VARIABLE] = path;
 }
 
+/** It is there no longer. */
+export function withdrawStartedDirectory(): void {
+  delete process.env[VARIABLE];
+}
+
 /** Makes a data directory that looks as if a Coppice had been started in it before; none where that is not offered. */
 export async function copyStartedDirectory(to: string): Promise<void> {
   const from = process.env[VARIABLE];
