@@ -1,4 +1,5 @@
 import type { EndpointId } from '../../domain/ids.ts';
+import { LIMITS } from '../../domain/limits.ts';
 import { backendKeyData } from '../../wire/backend-messages.ts';
 import type { CancelKeys } from '../../wire/cancel-keys.ts';
 import { cstring, message } from '../../wire/message.ts';
@@ -80,7 +81,9 @@ async function welcome(
   const server = await waitForServer(pool, { wish: { onLongWait }, signal });
   const sql = setParameters(tracked, server.parameters);
   if (sql !== undefined) {
-    const { error } = await server.ask(sql);
+    // A frozen server answers nothing; without it the question fails.
+    const late = setTimeout(() => pool.discard(server), LIMITS.pool_own_query_timeout_ms);
+    const { error } = await server.ask(sql).finally(() => clearTimeout(late));
     if (error) {
       pool.discard(server);
       throw new Refusal('user', error.code, error.message, { hint: error.hint });

@@ -150,6 +150,7 @@ export class ServerConnection {
     if (this.closed) return;
     this.closed = true;
     this.#port?.stream.destroy();
+    this.#failOwn();
   }
 
   /** Keeps the connection from being handed on until a cancel that was sent to it is done. */
@@ -241,7 +242,7 @@ export class ServerConnection {
     return query(sql);
   }
 
-  /** Runs a query of our own. Resolves when it is answered, also when it failed; never when the connection ends. */
+  /** Runs a query of our own. Resolves when it is answered, when it failed, and when the connection ends before. */
   ask(sql: string): Promise<OwnAnswer> {
     return new Promise((done) => {
       this.#own = { values: [], error: undefined, done };
@@ -296,6 +297,14 @@ export class ServerConnection {
     // Whoever comes next must be heard; what is not written yet keeps its memory.
     if (!room && this.borrower !== borrower) queueMicrotask(() => this.resume());
     return room;
+  }
+
+  /** An own query whose connection ends is answered by that. */
+  #failOwn(): void {
+    if (!this.#own) return;
+    const ended = { severity: 'FATAL', code: '08006', message: 'the connection to the compute ended' };
+    this.#own.error = this.#said ?? ended;
+    this.#finishOwn();
   }
 
   #finishOwn(): void {
@@ -388,11 +397,6 @@ export class ServerConnection {
     if (gone) return;
     const { borrower } = this;
     this.borrower = undefined;
-    const error = this.#said ?? { severity: 'FATAL', code: '08006', message: 'the connection to the compute ended' };
-    if (this.#own) {
-      this.#own.error = error;
-      this.#finishOwn();
-    }
     borrower?.onServerGone({ said: this.#said, cut: !this.#walker.between });
     this.onGone();
   }
