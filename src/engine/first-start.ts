@@ -94,7 +94,7 @@ export async function startAsEndpoint(
   const data_directory = ctx.storage.path(volume);
   const endpoint = { ...child.next.endpoint, volume, compute: firstServerRef(ctx, timeline.id) };
   if (distributionOf(ctx, endpoint.distribution_id).has_scheduler) return false;
-  const [acts] = await Promise.all([
+  const [acts] = await allEnded([
     mayHoldSubscriptions(data_directory),
     // The log so far is its source's, whose archive has it.
     markArchived(data_directory),
@@ -102,17 +102,22 @@ export async function startAsEndpoint(
   ]);
   if (acts) return false;
   await spareFlush(data_directory);
-  const flushed = flushLog(data_directory);
-  const replayed = startAndPromote(ctx, computeSpec(ctx, endpoint), replay_to, signal);
-  await Promise.allSettled([flushed, replayed]);
-  await flushed;
-  const ref = await replayed;
+  const [, ref] = await allEnded([
+    flushLog(data_directory),
+    startAndPromote(ctx, computeSpec(ctx, endpoint), replay_to, signal),
+  ]);
   // Only in recovery does Postgres go on without them; others would see what was never committed, or not what was.
   const missing = (await ctx.compute.tailLog(ref, START_LOG_LINES)).find((line) => MISSING_STATES.test(line));
   if (missing) throw new Error(`the copy lacks states of transactions: ${missing}`);
   await quietChild(sessions(ctx, ref, signal));
   await look?.(sessions(ctx, ref, signal));
   return true;
+}
+
+/** As `Promise.all`, but none is under way any more when this throws: the directory may be removed then. */
+async function allEnded<T extends readonly Promise<unknown>[]>(work: readonly [...T]) {
+  await Promise.allSettled(work);
+  return Promise.all(work);
 }
 
 async function startAndPromote(
