@@ -42,11 +42,12 @@ export async function makeTimeline(ctx: EngineContext, wanted: TimelineToMake): 
   const { timeline, source, signal } = wanted;
   if (!source.volume) throw new Error(`timeline ${source.id} has no volume`);
   const copy = await clone(ctx, wanted, { forced: false });
+  const next = copy.replays && (await isWorthServing(ctx, timeline, copy.point.lsn)) ? wanted.next : undefined;
   try {
-    return await prepare(ctx, wanted, copy);
+    return await prepare(ctx, { ...wanted, next }, copy);
   } catch (error) {
     signal.throwIfAborted();
-    if (!copy.unforced && !(copy.replays && wanted.next)) throw error;
+    if (!copy.unforced && !next) throw error;
     const what = copy.unforced ? 'a copy without a checkpoint' : 'a copy that its endpoint was to replay';
     ctx.logger.warn({ timeline_id: timeline.id, err: error }, `${what} is thrown away and made anew`);
   }
@@ -67,8 +68,8 @@ export interface MadeTimeline {
  * What is replayed is written out before a server that only prepares ends, and the finished volume is kept as the floor
  * of its history. That is quick where there is little of it.
  */
-async function isWorthServing(ctx: EngineContext, volume: VolumeRef, replay_to: Lsn): Promise<boolean> {
-  const { redo_lsn } = await recoveryStart(ctx.storage.path(volume));
+async function isWorthServing(ctx: EngineContext, { id }: TimelineRow, replay_to: Lsn): Promise<boolean> {
+  const { redo_lsn } = await recoveryStart(ctx.storage.path((await ctx.storage.find(id))!));
   return parseLsn(replay_to) - parseLsn(redo_lsn) > ctx.serve_replay_bytes;
 }
 
@@ -80,7 +81,7 @@ async function prepare(
   const replay_to = replays ? point.lsn : undefined;
   stopPoint('create_branch:cloned');
   const volume = (await ctx.storage.find(timeline.id))!;
-  if (next && replay_to && (await isWorthServing(ctx, volume, replay_to))) {
+  if (next && replay_to) {
     const child = { timeline, volume, next: { endpoint: next, replay_to }, look, signal };
     if (await startAsEndpoint(ctx, child)) return { volume, point, running: true };
   }
