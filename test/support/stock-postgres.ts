@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFile, chmod, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { choosePort } from '../../src/main/ports.ts';
 import { chownTree } from '../../src/postgres/initdb.ts';
 import type { Cluster } from './postgres.ts';
 import { until } from './until.ts';
@@ -26,7 +26,7 @@ export async function startStockServer(
 ): Promise<StockServer> {
   await writeFile(join(directory, 'recovery.signal'), '');
   const command = restore_command.replaceAll("'", "''");
-  const port = await freePort();
+  const port = await choosePort(['127.0.0.1'], 0, '');
   await appendFile(
     join(directory, 'postgresql.auto.conf'),
     `restore_command = '${command}'\nport = ${port}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = ''\n`,
@@ -58,13 +58,4 @@ async function stop(child: ChildProcess): Promise<void> {
   const ended = once(child, 'exit');
   child.kill('SIGINT');
   await ended;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
 }
