@@ -1,112 +1,147 @@
-import { inspectCompute } from './bare-server.ts';
 import {
   type Between,
-  loginOf,
+  type Login,
   measureOnce,
   pgbench,
   type QueryMode,
   type SslMode,
-  type Throughput,
+  throughGateway,
+  throughPgBouncer,
+  throughputFigures,
 } from './between.ts';
-import { absoluteFigure, type Figure, ratioFigure } from './figure.ts';
-import { createProject, startInstallation } from './installation.ts';
+import { openSocket } from './busy-parent.ts';
+import type { Figure } from './figure.ts';
+import { type Installation, type Project, startInstallation, untilQuiet } from './installation.ts';
+import { createLargeProject } from './large-project.ts';
 import { startPgBouncer } from './pgbouncer.ts';
-import { type MeasureOptions, roundsOf } from './section.ts';
+import { alternate, type MeasureOptions, roundsOf } from './section.ts';
 
 const ROUNDS = 7;
-const ROUND_SECONDS = 5;
+/** So long that the beginning of connections hardly counts. */
+const ROUND_SECONDS = 10;
+const QUICK_ROUND_SECONDS = 2;
 const SCALE = 10;
-/** Nine tenths of the `max_connections` of the smallest compute. */
-const POOL_SIZE = 100;
+/** What each side may have of the server's connections. */
+const SERVERS = 20;
+/** Quick tries only these numbers of clients. */
+const QUICK_CLIENTS = [16];
 
 interface Row {
   readonly sslmode: SslMode;
   readonly mode: QueryMode;
-  /** PgBouncer before 1.21 knows no prepared statements. */
-  readonly peer_mode: QueryMode;
   readonly clients: number;
-  readonly at_least?: number;
+  /** Of each client, in place of a duration. */
+  readonly transactions?: { readonly full: number; readonly quick: number };
+  readonly at_least: number;
+  readonly cpu_at_most?: number;
 }
 
 const ROWS: readonly Row[] = [
-  { sslmode: 'disable', mode: 'simple', peer_mode: 'simple', clients: 1, at_least: 0.85 },
-  { sslmode: 'disable', mode: 'simple', peer_mode: 'simple', clients: 16, at_least: 0.95 },
-  { sslmode: 'disable', mode: 'simple', peer_mode: 'simple', clients: 64, at_least: 0.95 },
-  { sslmode: 'disable', mode: 'extended', peer_mode: 'extended', clients: 16, at_least: 0.95 },
-  { sslmode: 'disable', mode: 'extended', peer_mode: 'extended', clients: 64, at_least: 0.95 },
-  { sslmode: 'disable', mode: 'prepared', peer_mode: 'extended', clients: 16, at_least: 1 },
-  { sslmode: 'require', mode: 'simple', peer_mode: 'simple', clients: 16, at_least: 0.9 },
-  { sslmode: 'require', mode: 'simple', peer_mode: 'simple', clients: 64, at_least: 0.9 },
+  { sslmode: 'disable', mode: 'simple', clients: 1, at_least: 0.85 },
+  { sslmode: 'disable', mode: 'simple', clients: 16, at_least: 0.95, cpu_at_most: 1.2 },
+  { sslmode: 'disable', mode: 'simple', clients: 64, at_least: 0.95, cpu_at_most: 1.2 },
+  { sslmode: 'disable', mode: 'extended', clients: 1, at_least: 0.85 },
+  { sslmode: 'disable', mode: 'extended', clients: 16, at_least: 0.95, cpu_at_most: 1.2 },
+  { sslmode: 'disable', mode: 'extended', clients: 64, at_least: 0.95, cpu_at_most: 1.2 },
+  { sslmode: 'disable', mode: 'prepared', clients: 16, at_least: 1 },
+  { sslmode: 'disable', mode: 'prepared', clients: 64, at_least: 1 },
+  { sslmode: 'require', mode: 'simple', clients: 16, at_least: 0.9 },
+  { sslmode: 'require', mode: 'simple', clients: 64, at_least: 0.9 },
 ];
 
-interface Measured {
-  readonly ours: Throughput[];
-  readonly peer: Throughput[];
-}
+const WORKERS = 2;
+/** More than one worker beside one PgBouncer, which cannot be more. */
+const CROWDED: Row = {
+  ...{ sslmode: 'disable', mode: 'simple', clients: 1000, at_least: 1 },
+  // The time in which pgbench logs them in would be part of a duration.
+  transactions: { full: 100, quick: 10 },
+};
+
+/** PgBouncer before 1.21 knows no prepared statements. */
+const peerMode = (mode: QueryMode): QueryMode => (mode === 'prepared' ? 'extended' : mode);
 
 /**
  * Throughput and CPU of a pooled host beside PgBouncer in transaction mode: the same pgbench, over TCP, in front of the
  * same compute's Unix socket, with as many server connections at most.
  */
-export async function measure(options: MeasureOptions): Promise<Figure[]> {
-  const rounds = roundsOf(options, ROUNDS, 2);
-  const seconds = options.quick ? 2 : ROUND_SECONDS;
-  await using installation = await startInstallation(options, { pool_gib: 4 });
-  const project = await createProject(installation);
-  const uri = new URL(project.connection_uri);
-  const login = loginOf(uri);
-  const { layout, record } = inspectCompute(installation, project.endpoint_id);
-  const { socket_directory } = layout;
-  await using bouncer = await startPgBouncer({
-    ...{ ...login, socket_directory, owner: record.owner },
-    transaction_pool: POOL_SIZE,
-  });
-  const { coppice } = installation;
-  const pid = coppice.process.pid!;
-  const direct: Between = { pid, port: coppice.pg_port, options: `endpoint=${project.endpoint_id}` };
-  const pooled: Between = { ...direct, options: `endpoint=${project.endpoint_id}-pooler` };
-  options.tell(`filling pgbench's tables at scale ${SCALE}`);
-  await pgbench(direct, login, 'disable', ['-i', '-q', '-s', String(SCALE)]);
-  const figures: Figure[] = [];
-  for (const row of ROWS) {
-    const measured: Measured = { ours: [], peer: [] };
-    const words = (mode: QueryMode) => {
-      const how = ['-c', String(row.clients), '-j', '1', '-M', mode, '-T', String(seconds)];
-      return ['-n', '-S', ...how];
-    };
-    for (let round = -1; round < rounds; round += 1) {
-      const ours = async () => measureOnce(pooled, login, row.sslmode, words(row.mode));
-      const peer = async () => measureOnce(bouncer, login, row.sslmode, words(row.peer_mode));
-      options.signal.throwIfAborted();
-      // Each comes first in its turn.
-      const first = round % 2 === 0 ? await ours() : await peer();
-      const second = round % 2 === 0 ? await peer() : await ours();
-      if (round < 0) continue;
-      measured.ours.push(round % 2 === 0 ? first : second);
-      measured.peer.push(round % 2 === 0 ? second : first);
-    }
-    figures.push(...figuresOf(row, measured, bouncer.version));
-    options.tell(`${row.sslmode} ${row.mode} ${row.clients} clients done`);
-  }
-  return figures;
+export async function* measure(options: MeasureOptions): AsyncGenerator<Figure> {
+  const rows = options.quick ? ROWS.filter(({ clients }) => QUICK_CLIENTS.includes(clients)) : ROWS;
+  yield* measureRows(options, rows);
+  const settings = { ...options.settings, COPPICE_GATEWAY_WORKERS: String(WORKERS) };
+  yield* measureRows({ ...options, settings }, [CROWDED], WORKERS);
 }
 
-function figuresOf(
-  { sslmode, mode, peer_mode, clients, at_least }: Row,
-  { ours, peer }: Measured,
-  version: string,
-): Figure[] {
-  const what = `pooled: pgbench -S -c ${clients} -M ${mode}, ${sslmode === 'require' ? 'TLS' : 'plain text'}`;
-  const peer_is = `${version}, transaction mode${peer_mode === mode ? '' : `, -M ${peer_mode}`}`;
-  const field = (name: keyof Throughput) => ({
-    ours: ours.map((round) => round[name]),
-    peer: peer.map((round) => round[name]),
-  });
-  return [
-    ratioFigure({ what, unit: 'tps', ...field('tps'), peer_is, at_least }),
-    absoluteFigure({
-      ...{ what: `${what}: CPU of what stands between`, unit: 'ms / 1000 transactions' },
-      ...{ ...field('cpu_ms_per_1000'), peer_is },
-    }),
+async function* measureRows(options: MeasureOptions, rows: readonly Row[], workers = 1): AsyncGenerator<Figure> {
+  const rounds = roundsOf(options, ROUNDS, 2);
+  const seconds = options.quick ? QUICK_ROUND_SECONDS : ROUND_SECONDS;
+  await using installation = await startInstallation(options, { pool_gib: 4 });
+  await using pools = await startPools(installation);
+  const { ours, peer } = pools;
+  if (workers > 1 && ours.between.pids.length === 1) throw new Error('this Coppice has no gateway workers');
+  for (const { sslmode, mode, clients, transactions, at_least, cpu_at_most } of rows) {
+    const lasting = transactions
+      ? ['-t', String(options.quick ? transactions.quick : transactions.full)]
+      : ['-T', String(seconds)];
+    const text = sslmode === 'require' ? 'TLS' : 'plain text';
+    const what = `pooled: pgbench -S -c ${clients} -M ${mode}, ${text}${workers > 1 ? `, ${workers} workers` : ''}`;
+    options.tell(what);
+    const once = ({ between, login }: Side, as: QueryMode) => {
+      const how = ['-c', String(clients), '-j', '1', '-M', as, ...lasting];
+      return measureOnce(between, login, sslmode, ['-n', '-S', ...how]);
+    };
+    const measured = await alternate(
+      options,
+      { rounds },
+      { ours: () => once(ours, mode), peer: () => once(peer, peerMode(mode)) },
+    );
+    const as = peerMode(mode) === mode ? '' : `, -M ${peerMode(mode)}`;
+    const peer_is = `${pools.version}, transaction mode${as}, ${SERVERS} server connections each`;
+    yield* throughputFigures({ what, ...measured, peer_is, at_least, cpu_at_most });
+  }
+}
+
+interface Side {
+  readonly between: Between;
+  readonly login: Login;
+}
+
+interface Pools extends AsyncDisposable {
+  readonly ours: Side;
+  readonly peer: Side;
+  readonly version: string;
+}
+
+/**
+ * Our pool and PgBouncer's in front of one compute that holds pgbench's tables. Each logs in as a role of its own, of the same
+ * kind: ours may have no more connections by the role's limit, PgBouncer by its configuration.
+ */
+async function startPools(installation: Installation): Promise<Pools> {
+  const { project, login: owner, target } = await createLargeProject(installation);
+  const direct = throughGateway(installation, project, { pooled: false });
+  await pgbench(direct, owner, 'disable', ['-i', '-q', '-s', String(SCALE)]);
+  const [limited, free] = [
+    await createRole(installation, project, 'limited'),
+    await createRole(installation, project, 'free'),
   ];
+  const client = await openSocket(target.socket_directory);
+  await client.query(`alter role limited connection limit ${SERVERS}`).finally(() => client.end());
+  const { database } = owner;
+  const bouncer = await startPgBouncer({ ...target, user: 'free', transaction_pool: SERVERS });
+  return {
+    ours: {
+      between: throughGateway(installation, project, { pooled: true }),
+      login: { user: 'limited', password: limited, database },
+    },
+    peer: { between: throughPgBouncer(bouncer), login: { user: 'free', password: free, database } },
+    version: bouncer.version,
+    [Symbol.asyncDispose]: () => bouncer[Symbol.asyncDispose](),
+  };
+}
+
+/** Makes a role by the API; returns its password. */
+async function createRole(installation: Installation, project: Project, name: string): Promise<string> {
+  const path = `/projects/${project.id}/branches/${project.branch_id}/roles`;
+  const { role } = await installation.coppice.must('POST', path, { role: { name } });
+  await untilQuiet(installation, project);
+  return role.password;
 }

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 
 /** Clock ticks a second in /proc; every Linux that Node runs on has the same (USER_HZ). */
 const TICKS_PER_SECOND = 100;
@@ -25,6 +25,33 @@ function cpuTimes(pid: number): { own_ms: number; ended_children_ms: number } {
     return { own_ms: milliseconds(user + system), ended_children_ms: milliseconds(children_user + children_system) };
   } catch {
     return { own_ms: 0, ended_children_ms: 0 };
+  }
+}
+
+/** The processes that serve a Coppice's clients: its main one, and the gateway's workers where it has any. */
+export function gatewayPids(main_pid: number): number[] {
+  const children = readdirSync(`/proc/${main_pid}/task`).flatMap((thread) =>
+    readFileSync(`/proc/${main_pid}/task/${thread}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
+  );
+  const isWorker = (pid: number) => commandOf(pid).includes('gateway-worker');
+  return [main_pid, ...children.filter(isWorker)];
+}
+
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** Memory that a process has in use, what it shares with others included; 0 once it has gone. */
+export function rssBytes(pid: number): number {
+  try {
+    const [, kib] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))!;
+    return Number(kib) * 1024;
+  } catch {
+    return 0;
   }
 }
 

@@ -39,13 +39,13 @@ export function roundsOf({ rounds, quick }: MeasureOptions, full: number, quick_
  *
  * @returns what each contestant returned, round by round
  */
-export async function alternate<K extends string>(
+export async function alternate<K extends string, T>(
   { signal, tell }: MeasureOptions,
   { rounds, warm_up = 1 }: { rounds: number; warm_up?: number },
-  contestants: Readonly<Record<K, () => Promise<number>>>,
-): Promise<Record<K, number[]>> {
+  contestants: Readonly<Record<K, () => Promise<T>>>,
+): Promise<Record<K, T[]>> {
   const names = Object.keys(contestants) as K[];
-  const samples = Object.fromEntries(names.map((name) => [name, [] as number[]])) as Record<K, number[]>;
+  const samples = Object.fromEntries(names.map((name) => [name, [] as T[]])) as Record<K, T[]>;
   for (let round = -warm_up; round < rounds; round += 1) {
     for (let place = 0; place < names.length; place += 1) {
       signal.throwIfAborted();
