@@ -11,14 +11,24 @@ const SECTIONS: Readonly<Record<string, () => Promise<Section>>> = {
   branch: () => import('./branch.ts'),
   create: () => import('./create.ts'),
   direct: () => import('./direct.ts'),
+  copy: () => import('./copy.ts'),
   pooled: () => import('./pooled.ts'),
+  logins: () => import('./logins.ts'),
+  'idle-clients': () => import('./idle-clients.ts'),
+  storm: () => import('./storm.ts'),
+  http: () => import('./http.ts'),
   api: () => import('./api.ts'),
   idle: () => import('./idle.ts'),
   many: () => import('./many.ts'),
   history: () => import('./history.ts'),
 };
 
-const USAGE = `npm run bench -- [${Object.keys(SECTIONS).join('|')}]... [--rounds N] [--json file] [--quick] [--filesystem xfs|btrfs] [--seed N] [--set COPPICE_NAME=value]...`;
+/** One name for several. */
+const GROUPS: Readonly<Record<string, readonly string[]>> = {
+  gateway: ['direct', 'copy', 'pooled', 'logins', 'idle-clients', 'storm', 'http'],
+};
+
+const USAGE = `npm run bench -- [${[...Object.keys(SECTIONS), ...Object.keys(GROUPS)].join('|')}]... [--rounds N] [--json file] [--quick] [--filesystem xfs|btrfs] [--seed N] [--set COPPICE_NAME=value]...`;
 const ROUNDS_MIN = 7;
 const FAILURE_CHARACTERS = 5000;
 const FAILURE_LINE_CHARACTERS = 300;
@@ -50,7 +60,8 @@ function readArguments(): Wanted {
       set: { type: 'string', multiple: true, default: [] },
     },
   });
-  const unknown = positionals.filter((name) => !(name in SECTIONS));
+  const names = new Set(positionals.flatMap((name) => GROUPS[name] ?? name));
+  const unknown = [...names].filter((name) => !(name in SECTIONS));
   if (unknown.length > 0) throw new Error(`there is no section ${unknown.join(', ')}`);
   const rounds = values.rounds === undefined ? undefined : Number(values.rounds);
   if (rounds !== undefined && !(Number.isInteger(rounds) && rounds > 0)) throw new Error('--rounds takes a number');
@@ -58,7 +69,7 @@ function readArguments(): Wanted {
     throw new Error(`a figure is the median of at least ${ROUNDS_MIN} rounds; fewer only with --quick`);
   }
   return {
-    names: positionals.length > 0 ? positionals : Object.keys(SECTIONS),
+    names: names.size > 0 ? [...names] : Object.keys(SECTIONS),
     rounds,
     json: values.json,
     quick: values.quick,
