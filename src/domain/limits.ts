@@ -11,6 +11,11 @@ export const LIMITS = {
   identifier_bytes: 63,
   roles_per_branch: 500,
   databases_per_branch: 500,
+  /** Issuers of tokens of one project: all of them may be asked for the keys of one token. */
+  jwks_per_project: 10,
+  jwks_url_characters: 2048,
+  /** Public API: roles that the tokens of one issuer are for. */
+  roles_per_jwks: 10,
   annotations_per_branch: 50,
   allowed_ips_per_project: 1000,
   /** Computes that one call may make with a branch. */
@@ -126,11 +131,12 @@ export const LIMITS = {
   token_key_sets: 1000,
   token_keys_bytes: 64 * 1024,
   token_keys_timeout_ms: 5_000,
-  /** A key set is fetched again after so long, */
+  /** A key set that is in use is renewed after so long, and without that used no longer than this, */
   token_keys_age_ms: 300_000,
-  /** for a key that is not in it after so long, */
+  token_keys_age_max_ms: 3_600_000,
+  /** fetched again for a key that is not in it after so long, */
   token_keys_cooldown_ms: 30_000,
-  /** and after a failure. */
+  /** and again after a failure. */
   token_keys_retry_ms: 5_000,
   token_clock_skew_seconds: 30,
   cancel_keys: 200_000,

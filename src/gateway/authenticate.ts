@@ -34,6 +34,8 @@ export interface Authenticated {
   readonly destination: Destination;
   /** Lets us in to the compute in the client's name. */
   readonly keys: ScramKeys;
+  /** What its token says, as JSON, where it came with one. */
+  readonly claims?: string;
 }
 
 /** Where a client may go. Where a branch at a point is, is found out once the client has been let in. */

@@ -40,7 +40,7 @@ export interface EndpointEntry {
 
 /** Whose tokens are taken for a role of an endpoint. */
 export interface TokenIssuer {
-  /** Where its public keys are (JWKS). Fetched as it is: whoever stored it has seen to where it leads. */
+  /** Where its public keys are (JWKS). Whether they may be there is looked at again when they are fetched. */
   readonly jwks_url: string;
   /** A token must be meant for it, where one is given. */
   readonly audience?: string;
@@ -50,8 +50,8 @@ export interface TokenIssuer {
 export interface TokenDirectory {
   /** Empty for a role that takes none, for unknown roles and endpoints. */
   issuers(id: EndpointId, role: string): Promise<readonly TokenIssuer[]>;
-  /** What logs in to the compute as a role that takes tokens. */
-  keys(id: EndpointId, role: string): Promise<ScramKeys>;
+  /** What logs in to the compute as a role that takes tokens; undefined when nothing of the kind is known. */
+  keys(id: EndpointId, role: string): Promise<ScramKeys | undefined>;
 }
 
 /** A point of a branch's past as a client wrote it, not yet read. */

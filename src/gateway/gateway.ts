@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, isIPv6, type Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { EndpointId } from '../domain/ids.ts';
+import { loopbackJwks } from '../domain/jwks-url.ts';
 import { LIMITS } from '../domain/limits.ts';
 import { CancelKeys } from '../wire/cancel-keys.ts';
 import type { CancelTarget } from './cancel-query.ts';
@@ -14,7 +15,7 @@ import type { Directory, TokenDirectory, Waker } from './contract.ts';
 import { type ReceiveOpening, receiveFromSocket } from './handshake.ts';
 import { type UpgradeHandler, webSockets } from './http/serve-web-sockets.ts';
 import { type SqlHandler, sqlHandler } from './http/sql-handler.ts';
-import { TokenVerifier } from './http/verify-token.ts';
+import { type KeySetLimits, TokenVerifier } from './http/verify-token.ts';
 import { type GuardLimits, LoginGuard } from './login-guard.ts';
 import { peerOf } from './peer.ts';
 import { Pools } from './pool/pools.ts';
@@ -57,6 +58,7 @@ export type GatewayLimits = GuardLimits & {
     | 'handshake_timeout_ms'
     | 'authentication_timeout_ms'
     | 'wake_timeout_ms'
+    | keyof KeySetLimits
     | 'archive_notice_ms'
     | 'archive_timeout_ms'
     | 'half_close_timeout_ms'
@@ -134,7 +136,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     context: {
       ...shared,
       limits,
-      tokens: options.tokens && { directory: options.tokens, verifier: new TokenVerifier() },
+      tokens: options.tokens && {
+        directory: options.tokens,
+        verifier: new TokenVerifier({ loopback: loopbackJwks(domain), limits }),
+      },
     },
   });
 

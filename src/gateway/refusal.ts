@@ -129,6 +129,10 @@ export const refusals = {
   tokensNotTaken: () =>
     new Refusal('user', '0A000', 'Tokens are not taken here: give a password in the connection string.'),
   tokenInvalid: (reason: string) => new Refusal('user', '28000', `the token is not valid: ${reason}`),
+  tokenRoleWithoutKeys: (user: string) =>
+    new Refusal('user', '28000', `The role '${user}' cannot log in by a token.`, {
+      hint: 'It may not log in, or its password is not stored: reset it through the API, or have the role made with the issuer.',
+    }),
   keysUnavailable: (cause: unknown) =>
     new Refusal('controlplane', '08006', "The keys of the token's issuer could not be fetched.", { cause }),
   connectionStringMissing: () => new Refusal('user', '08P01', 'The header Neon-Connection-String is missing.'),

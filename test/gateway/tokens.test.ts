@@ -1,64 +1,34 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { neon, neonConfig } from '@neondatabase/serverless';
-import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from 'jose';
+import { type NeonQueryFunction, neon, neonConfig } from '@neondatabase/serverless';
+import { SignJWT } from 'jose';
 import { parseVerifier } from '../../src/domain/scram-verifier.ts';
 import type { TokenIssuer } from '../../src/gateway/contract.ts';
+import type { GatewayOptions } from '../../src/gateway/gateway.ts';
 import { keysFromPassword } from '../../src/wire/cleartext-password.ts';
 import { ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
 import { type HttpDoor, openHttpDoor } from '../support/http-door.ts';
+import { openIssuer, type TestIssuer } from '../support/token-issuer.ts';
+import { until } from '../support/until.ts';
 
-/** An issuer of tokens: its keys, and the server that shows the public ones. */
-interface Issuer {
-  readonly server: Server;
-  readonly url: string;
-  readonly keys: Map<string, { readonly algorithm: string; readonly key: CryptoKey }>;
-  fetches: number;
-  /** Answers instead of the keys. */
-  broken: { readonly status: number; readonly body: string } | undefined;
-  add(kid: string, algorithm: string): Promise<void>;
-}
-
-async function openIssuer(): Promise<Issuer> {
-  const shown: object[] = [];
-  const server = createServer((_request, response) => {
-    issuer.fetches++;
-    const { status, body } = issuer.broken ?? { status: 200, body: JSON.stringify({ keys: shown }) };
-    response.writeHead(status, status === 302 ? { location: '/elsewhere' } : {}).end(body);
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const issuer: Issuer = {
-    server,
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/jwks.json`,
-    keys: new Map(),
-    fetches: 0,
-    broken: undefined,
-    async add(kid, algorithm) {
-      const { publicKey, privateKey } = await generateKeyPair(algorithm, { extractable: true });
-      issuer.keys.set(kid, { algorithm, key: privateKey });
-      shown.push({ ...(await exportJWK(publicKey)), kid, alg: algorithm });
-    },
-  };
-  return issuer;
-}
+/** A role for which tokens are taken, while nothing is known that would log in as it. */
+const KEYLESS = 'keyless';
 
 let gated: GatedPostgres;
 let door: HttpDoor;
-let issuer: Issuer;
-const open: Issuer[] = [];
+let issuer: TestIssuer;
+const open: TestIssuer[] = [];
 /** What the directory says of the role. */
 let issuers: readonly TokenIssuer[];
 
 before(async () => {
   gated = await openGatedPostgres({
     tokens: {
-      issuers: async (id, role) => (id === ENDPOINT && role === ROLE ? issuers : []),
-      keys: async () =>
-        (await keysFromPassword(PASSWORD, parseVerifier(gated.directory.secrets.get(ROLE)!.verifier!)!))!,
+      issuers: async (id, role) => (id === ENDPOINT && [ROLE, KEYLESS].includes(role) ? issuers : []),
+      keys: async (_id, role) => {
+        if (role === KEYLESS) return undefined;
+        return keysFromPassword(PASSWORD, parseVerifier(gated.directory.secrets.get(ROLE)!.verifier!)!);
+      },
     },
   });
   door = await openHttpDoor(gated.gateway);
@@ -66,12 +36,12 @@ before(async () => {
   issuer = await freshIssuer();
 });
 after(async () => {
-  for (const { server } of open) server.close().closeAllConnections();
+  for (const one of open) one.close();
   await door?.[Symbol.asyncDispose]();
   await gated?.[Symbol.asyncDispose]();
 });
 
-async function freshIssuer(): Promise<Issuer> {
+async function freshIssuer(): Promise<TestIssuer> {
   const opened = await openIssuer();
   open.push(opened);
   await opened.add('rsa', 'RS256');
@@ -86,7 +56,7 @@ interface Claims {
   readonly expires?: string | undefined;
   readonly from?: string;
   readonly audience?: string;
-  readonly by?: Issuer;
+  readonly by?: TestIssuer;
 }
 
 function sign({
@@ -103,6 +73,14 @@ function sign({
   if (from) token.setNotBefore(from);
   if (audience) token.setAudience(audience);
   return token.sign(key);
+}
+
+/** What a verifier would take that lets the token say how it is signed. */
+async function signByPublicKey(): Promise<string> {
+  const { keys } = await (await fetch(issuer.url)).json();
+  issuer.fetches--;
+  const token = new SignJWT({ sub: 'somebody' }).setProtectedHeader({ alg: 'HS256', kid: 'rsa' });
+  return token.setExpirationTime('1h').sign(Buffer.from(JSON.stringify(keys[0])));
 }
 
 const as = (user: string) => `postgresql://${user}@localhost/neondb?options=endpoint%3D${ENDPOINT}`;
@@ -146,6 +124,7 @@ describe('a token', () => {
     ['signed by another key than it names', () => sign({ kid: 'rsa', by: open[0]!, key: 'rsa' }), /signature|valid/],
     ['signed in a way that is not taken', () => sign({ kid: 'long' }), /alg/],
     ['that is none', async () => 'abc', /malformed/],
+    ['signed with the public key as if it were a secret', () => signByPublicKey(), /alg/],
     ['that is not signed', async () => 'eyJhbGciOiJub25lIiwia2lkIjoicnNhIn0.e30.', /alg|not valid/],
   ];
   for (const [name, make, message] of refused) {
@@ -154,6 +133,16 @@ describe('a token', () => {
       await assert.rejects(ask(await make()), message);
     });
   }
+
+  it('is of no use for a role that nothing logs in as, and wakes nothing', async () => {
+    await gated.postmaster.stop();
+    const { wakes } = gated.waker;
+    await assert.rejects(ask(await sign({ kid: 'rsa' }), as(KEYLESS)), {
+      message: "The role 'keyless' cannot log in by a token.",
+      hint: /reset it through the API/,
+    });
+    assert.equal(gated.waker.wakes, wakes);
+  });
 
   it('within the skew of clocks is valid', async () => {
     assert.deepEqual(await ask(await sign({ kid: 'rsa', expires: '10s ago' })), [{ name: ROLE }]);
@@ -179,7 +168,107 @@ describe('a token', () => {
   });
 });
 
+describe('what a token says', () => {
+  const read = `SELECT nullif(current_setting('request.jwt.claims', true), '') AS claims, pg_backend_pid() AS pid`;
+  const byPassword = () => neon(as(`${ROLE}:${encodeURIComponent(PASSWORD)}`));
+  let sql: NeonQueryFunction<false, false>;
+  let claims: string;
+  before(async () => {
+    issuer = await freshIssuer();
+    const authToken = await sign({ kid: 'ec', audience: "it's us" });
+    claims = Buffer.from(authToken.split('.')[1]!, 'base64url').toString();
+    sql = neon(as(ROLE), { authToken });
+  });
+
+  it('can be read by every statement of the request', async () => {
+    assert.equal((await sql.query(read))[0]!.claims, claims);
+    const results = await sql.transaction([sql.query(read), sql.query('SELECT 1'), sql.query(read)]);
+    assert.deepEqual(
+      [results[0]![0]!.claims, results[2]![0]!.claims, JSON.parse(claims).aud],
+      [claims, claims, "it's us"],
+    );
+  });
+
+  it('changes nothing of answers and errors', async () => {
+    const { rows, fields, command, rowCount } = await sql.query('SELECT 1 AS one', [], { fullResults: true });
+    assert.deepEqual([rows, fields.length, command, rowCount], [[{ one: 1 }], 1, 'SELECT', 1]);
+    await assert.rejects(sql.query('SELECT 1 FROM nowhere'), { code: '42P01', position: '15' });
+    await assert.rejects(sql.transaction([sql.query('SELECT 1'), sql.query('SELECT 1/0')]), { code: '22012' });
+    await sql.query('CREATE TABLE made_by_token (id int)');
+    await sql.query('DROP TABLE made_by_token');
+  });
+
+  it('is gone for whoever uses the connection next, be it a session setting that somebody made of it', async () => {
+    for (const statement of [read, `SET request.jwt.claims = '{"sub":"forged"}'`]) {
+      await sql.query(statement);
+      const seen = await byPassword().query(read);
+      assert.equal(seen[0]!.claims, null);
+      assert.equal((await sql.query(read))[0]!.claims, claims);
+    }
+  });
+
+  it('is gone behind a statement that ends the transaction', async () => {
+    const results = await sql.transaction([sql.query('COMMIT'), sql.query(read)]);
+    assert.equal(results[1]![0]!.claims, null);
+  });
+});
+
 describe('the keys of an issuer', () => {
+  /** A gateway of other bounds, and what it says to a token: 200, or the code of the error. */
+  async function openOther(options: Partial<GatewayOptions>) {
+    const other = await openHttpDoor(await gated.openGateway(options));
+    const answer = async (authorization: string) => {
+      const headers = { 'neon-connection-string': as(ROLE), authorization: `Bearer ${authorization}` };
+      const said = await fetch(`${other.url}/sql`, { method: 'POST', body: '{"query":""}', headers });
+      return said.status === 200 ? 200 : (await said.json()).code;
+    };
+    return { answer, [Symbol.asyncDispose]: () => other[Symbol.asyncDispose]() };
+  }
+
+  it('may change: tokens of the new one are taken, and no more of the old one', async () => {
+    issuer = await freshIssuer();
+    await using other = await openOther({ limits: { token_keys_cooldown_ms: 0 } });
+    const old = await sign({ kid: 'rsa' });
+    assert.equal(await other.answer(old), 200);
+    issuer.hideKeys();
+    await issuer.add('next', 'ES256');
+    assert.equal(await other.answer(await sign({ kid: 'next' })), 200);
+    assert.equal(await other.answer(old), '28000');
+  });
+
+  it('are used on while they cannot be had', async () => {
+    issuer = await freshIssuer();
+    await using other = await openOther({ limits: { token_keys_age_ms: 0, token_keys_retry_ms: 0 } });
+    const token = await sign({ kid: 'rsa' });
+    assert.equal(await other.answer(token), 200);
+    issuer.broken = { status: 503, body: '' };
+    for (let count = 0; count < 3; count++) assert.equal(await other.answer(token), 200);
+    await until(() => issuer.fetches > 1, { what: 'the keys to be asked for again' });
+  });
+
+  it('that do not come hold up no tokens of another issuer', async () => {
+    const silent = await freshIssuer();
+    silent.broken = 'silent';
+    issuer = await freshIssuer();
+    issuers = [{ jwks_url: silent.url }, { jwks_url: issuer.url }];
+    await using other = await openOther({ limits: { token_keys_timeout_ms: 500 } });
+    assert.equal(await other.answer(await sign({ kid: 'rsa' })), 200);
+    assert.equal(await other.answer(await sign({ kid: 'rsa', by: silent })), '08006');
+    issuers = [{ jwks_url: issuer.url }];
+  });
+
+  it('are not fetched from this machine where the domain is another, by whatever name', async () => {
+    issuer = await freshIssuer();
+    await using other = await openOther({ domain: 'example.test' });
+    const { port } = new URL(issuer.url);
+    for (const place of [issuer.url, `https://localhost:${port}/`, `https://127.0.0.1:${port}/`]) {
+      issuers = [{ jwks_url: place }];
+      assert.equal(await other.answer(await sign({ kid: 'rsa' })), '08006');
+    }
+    assert.equal(issuer.connections, 0);
+    issuers = [{ jwks_url: issuer.url }];
+  });
+
   it('are not fetched for each token that somebody makes up', async () => {
     issuer = await freshIssuer();
     for (let count = 0; count < 5; count++) {

@@ -34,8 +34,10 @@ export async function letIn(
   const [destination, issuers] = await ask(() =>
     Promise.all([context.directory.endpoint(id), isReservedRole(user) ? [] : directory.issuers(id, user)]),
   );
-  await verifier.verify(token, destination ? issuers : []);
-  return { route, destination: destination!, keys: await ask(() => directory.keys(id, user)) };
+  const claims = await verifier.verify(token, destination ? issuers : []);
+  const keys = await ask(() => directory.keys(id, user));
+  if (!keys) throw refusals.tokenRoleWithoutKeys(user);
+  return { route, destination: destination!, keys, claims };
 }
 
 async function ask<T>(question: () => Promise<T>): Promise<T> {

@@ -25,9 +25,17 @@ interface RunOptions {
   readonly pieces: JsonPieces;
   /** Of one row. */
   readonly limit_bytes: number;
+  /** What the token of whoever asks says, as JSON: the statements can read it. */
+  readonly claims: string | undefined;
 }
 
 const statement = (sql: string): TextStatement => ({ sql, parameters: [] });
+
+/** Shows statements of the same transaction who asks, by the setting that PostgREST has made common. It ends with them. */
+const claimsStatement = (claims: string): TextStatement => ({
+  sql: "SELECT pg_catalog.set_config('request.jwt.claims', $1, true)",
+  parameters: [claims],
+});
 
 /**
  * Runs what a request asks for and writes the results to `pieces` as they come. A batch is one transaction, which is rolled
@@ -44,10 +52,18 @@ export async function runSql(
   const writers = statements.map(({ array_mode }) =>
     resultWriter(run.pieces, { raw_text: options.raw_text, array_mode }),
   );
-  if (!batch) return runStatements(server, statements, writers, run);
+  const ahead = run.claims === undefined ? [] : [claimsStatement(run.claims)];
+  const silent = ahead.map(() => SILENT);
+  // What goes in one go is one transaction, unless a statement ends it.
+  if (!batch) return runStatements(server, [...ahead, ...statements], [...silent, ...writers], run);
   run.pieces.add('{"results":[');
   // In one go: the server skips everything behind what fails, this beginning included.
-  const outcome = await runStatements(server, [statement(options.begin), ...statements], [SILENT, ...writers], run);
+  const outcome = await runStatements(
+    server,
+    [statement(options.begin), ...ahead, ...statements],
+    [SILENT, ...silent, ...writers],
+    run,
+  );
   run.pieces.add(']}');
   if (outcome.status === 'gone' || outcome.status === 'unheard') return outcome;
   // An answer that is too large is found out before anything is kept.

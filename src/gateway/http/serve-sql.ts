@@ -131,7 +131,8 @@ async function answerSql(
   const wish = readSqlRequest(text, options);
   for (let attempt = 1; ; attempt++) {
     const server = await reachServer(wanted, authenticated, record, context);
-    const answer = await runOn(server, wish, options, { record, holding, context, last: attempt === ATTEMPTS });
+    const run = { record, holding, context, claims: authenticated.claims, last: attempt === ATTEMPTS };
+    const answer = await runOn(server, wish, options, run);
     if (answer) return answer;
   }
 }
@@ -182,6 +183,7 @@ interface Run {
   readonly record: ConnectionRecord;
   readonly holding: Holding;
   readonly context: RequestContext;
+  readonly claims: string | undefined;
   /** Whether it is not tried again. */
   readonly last: boolean;
 }
@@ -191,7 +193,7 @@ async function runOn(
   server: ServerLease,
   request: SqlRequest,
   options: SqlOptions,
-  { record, holding, context, last }: Run,
+  { record, holding, context, claims, last }: Run,
 ): Promise<Answer | undefined> {
   const limit_bytes = context.limits.sql_response_bytes;
   const pieces = new JsonPieces((bytes) => {
@@ -199,7 +201,7 @@ async function runOn(
     if (record.bytes_out > limit_bytes) throw refusals.responseTooLarge(limit_bytes);
     holding.hold(bytes);
   });
-  const running = runSql(server, request, options, { pieces, limit_bytes });
+  const running = runSql(server, request, options, { pieces, limit_bytes, claims });
   try {
     const { failure, status } = await untilAborted(running, context.signal);
     server.release(status === 'I' ? 'clean' : 'broken');
