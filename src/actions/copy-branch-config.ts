@@ -33,8 +33,10 @@ export async function readConfigCopy(
   const roles = [];
   for (const { id: _, ...role } of await listRolesEvenDeleted(trx, source.id)) {
     const copy = { ...role, branch_id };
-    if (source.protected && role.origin === 'api' && role.verifier !== null) {
-      const { password, ...secret } = await newRoleSecret(context.vault, copy, project);
+    if (source.protected && role.origin !== 'sql' && role.verifier !== null) {
+      // One that is stored is needed as such: it lets in those who come with a token.
+      const store_passwords = project.store_passwords || role.sealed_password !== null;
+      const { password, ...secret } = await newRoleSecret(context.vault, copy, { store_passwords });
       passwords.set(role.name, password);
       roles.push({ ...copy, ...secret });
       continue;

@@ -1,6 +1,7 @@
 import { CoppiceError } from '../domain/errors.ts';
 import { listProtectedBranches } from '../store/branches.ts';
 import { cancelUnfinished, createCall } from '../store/calls.ts';
+import { deleteJwksOfProject } from '../store/project-jwks.ts';
 import { lockLiveProject, markProjectDeleted } from '../store/projects.ts';
 import type { ProjectRow } from '../store/schema.ts';
 import type { AccessibleProject } from './access.ts';
@@ -16,6 +17,7 @@ export function deleteProject(context: ActionContext, { id }: AccessibleProject)
       throw new CoppiceError('project_has_protected_branch', { branches: named });
     }
     await cancelUnfinished(trx, { project_id: id });
+    await deleteJwksOfProject(trx, id);
     const project = await markProjectDeleted(trx, id);
     await createCall(trx, id, [{ action: 'delete_tenant' }]);
     return project;

@@ -5,6 +5,7 @@ import { branchRoutes } from './routes/branches.ts';
 import { connectionUriRoutes } from './routes/connection-uri.ts';
 import { databaseRoutes } from './routes/databases.ts';
 import { endpointRoutes } from './routes/endpoints.ts';
+import { jwksRoutes } from './routes/jwks.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { organizationRoutes } from './routes/organizations.ts';
 import { projectRoutes } from './routes/projects.ts';
@@ -22,6 +23,7 @@ export const ROUTES: readonly Route[] = [
   ...organizationRoutes,
   ...regionRoutes,
   ...projectRoutes,
+  ...jwksRoutes,
   ...branchRoutes,
   ...snapshotRoutes,
   ...backupScheduleRoutes,

@@ -140,6 +140,12 @@ export const ERRORS = {
     message: 'databases limit exceeded; limit:"{limit}"',
     retry: 'after_change',
   },
+  jwks_limit: {
+    status: 422,
+    code: 'JWKS_LIMIT_EXCEEDED',
+    message: 'JWKS limit exceeded; limit:"{limit}"',
+    retry: 'after_change',
+  },
   endpoint_exists: {
     status: 422,
     code: 'ENDPOINTS_LIMIT_EXCEEDED',

@@ -11,9 +11,7 @@ import {
   findDirectoryRole,
   findRunningPrimary,
 } from '../store/directory.ts';
-
-/** Entries kept; beyond it the ones that were put in first go. */
-const ENTRIES_MAX = 10_000;
+import { ENTRIES_MAX, remember } from './remember.ts';
 
 export interface CachedDirectory extends Directory {
   /** The endpoint with what only `main` needs to know of it, as the store has it at this moment. */
@@ -111,23 +109,4 @@ function ofBranch<T>(branches: Map<string, Map<string, T>>, id: string): Map<str
   if (branches.size >= ENTRIES_MAX) branches.delete(branches.keys().next().value!);
   branches.set(id, made);
   return made;
-}
-
-/** One look-up for all who ask at once; an answer is kept only while changes to it would be heard, a failure never. */
-function remember<T>(
-  entries: Map<string, Promise<T>>,
-  key: string,
-  load: () => Promise<T>,
-  isFresh: () => boolean,
-): Promise<T> {
-  const known = entries.get(key);
-  if (known) return known;
-  const loading = load();
-  if (!isFresh()) return loading;
-  if (entries.size >= ENTRIES_MAX) entries.delete(entries.keys().next().value!);
-  entries.set(key, loading);
-  // What does not exist is not remembered: its creation would be, but names can be tried without end.
-  const forget = () => entries.get(key) === loading && entries.delete(key);
-  loading.then((value) => value === undefined && forget(), forget);
-  return loading;
 }

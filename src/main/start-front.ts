@@ -16,6 +16,7 @@ import { createDirectory } from './directory.ts';
 import { listenApi } from './listen-api.ts';
 import { type Gate, mountGateway } from './mount-gateway.ts';
 import { createSchemaReader } from './schema-reader.ts';
+import { createTokenDirectory } from './token-directory.ts';
 import { createWaker } from './waker.ts';
 
 /** What people and programs reach: the API and the gateway. */
@@ -41,12 +42,16 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
   const { settings, logger } = options;
   await using undo = new AsyncDisposableStack();
   let listener: ChangeListener | undefined;
+  const isFresh = () => listener?.listening === true;
   const directory = createDirectory(context.store, {
-    isFresh: () => listener?.listening === true,
+    isFresh,
     learn: learnOnDemand(engine),
   });
   const waker = createWaker(context, engine.compute, directory);
-  const gate = settings.roles.includes('gateway') ? await openGate(context, options, { directory, waker }) : undefined;
+  const tokens = createTokenDirectory(context.store, context.vault, { isFresh });
+  const gate = settings.roles.includes('gateway')
+    ? await openGate(context, options, { directory, waker, tokens })
+    : undefined;
   undo.defer(() => gate?.gateway.stop());
   const serves_api = settings.roles.includes('api');
   let listening: Awaited<ReturnType<typeof listenApi>> | undefined;
@@ -68,9 +73,13 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     gateway_address: gate && `${settings.domain}:${settings.pg_port}`,
     hear: (change) => {
       directory.hear(change);
+      tokens.hear(change);
       waker.hear(change);
     },
-    forget: () => directory.forget(),
+    forget: () => {
+      directory.forget();
+      tokens.forget();
+    },
     useListener: (opened) => {
       listener = opened;
     },
@@ -81,7 +90,7 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
 async function openGate(
   { vault }: ActionContext,
   { settings, logger, directory: dataDirectory }: FrontOptions,
-  parts: Pick<GatewayOptions, 'directory' | 'waker'>,
+  parts: Pick<GatewayOptions, 'directory' | 'waker' | 'tokens'>,
 ): Promise<Gate> {
   const certificates = await certificatesOf(settings, dataDirectory);
   const gateway = await startGateway({

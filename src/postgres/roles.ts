@@ -8,8 +8,11 @@ import type { OpenSession, Session } from './session.ts';
 /** What a role should be. */
 export interface DesiredRole {
   readonly name: string;
-  /** `api`: made through the API and kept by us. `sql`: the customer's; only its password may be set, or it is dropped. */
-  readonly origin: 'api' | 'sql';
+  /**
+   * `api`: made through the API and kept by us. `sql`: the customer's; only its password may be set, or it is dropped.
+   * `token`: made by us for those who come with a token; the customer's from then on.
+   */
+  readonly origin: 'api' | 'sql' | 'token';
   /** Its password as a SCRAM verifier; null: none that we know of. */
   readonly verifier: string | null;
   /** The verifier as it was last applied or read. Where it is the same, nothing is set: the customer may have, in SQL. */
@@ -66,6 +69,8 @@ export async function applyRole(postgres: Session, role: DesiredRole): Promise<v
   // A role made in SQL may be gone by now; it is then not ours to make again.
   if (origin === 'sql' && rows.length === 0) return;
   if (origin === 'api') await createApiRole(postgres, name, { can_login });
+  // It may do nothing but what the customer grants it: policies hold for it, and no group's rights are its own.
+  if (origin === 'token' && rows.length === 0) await postgres.query(`CREATE ROLE ${escapeIdentifier(name)} LOGIN`);
   const without = !rows[0]?.rolpassword;
   if (verifier === null || (verifier === applied_verifier && !without)) return;
   if (!parseVerifier(verifier)) throw new Error(`the verifier of the role ${name} is not a SCRAM verifier`);

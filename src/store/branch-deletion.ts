@@ -5,6 +5,7 @@ import type { StoreTransaction } from './connection.ts';
 import { endpointOperation, mayRun } from './endpoint-operations.ts';
 import { findEndpointsOfBranch, markEndpointsDeleted } from './endpoints.ts';
 import { findEphemeralBranches } from './ephemeral-branches.ts';
+import { deleteJwksOfBranch } from './project-jwks.ts';
 import type { OperationRow } from './schema.ts';
 import { markTimelineDeleted } from './timelines.ts';
 
@@ -24,6 +25,7 @@ export async function writeBranchDeletion(
     endpoints.map((endpoint) => endpoint.id),
   );
   const before = await dropRestore(trx, { project_id, branch_id: id, timeline_id });
+  await deleteJwksOfBranch(trx, id);
   await markBranchDeleted(trx, id);
   await markTimelineDeleted(trx, timeline_id);
   return createCall(trx, project_id, [

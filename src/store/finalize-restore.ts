@@ -5,6 +5,7 @@ import { cancelUnfinished, createCall, type NewOperation } from './calls.ts';
 import type { StoreTransaction } from './connection.ts';
 import { endpointOperation, mayRun, willRun } from './endpoint-operations.ts';
 import { type EndpointView, findEndpointsOfBranch, markEndpointsDeleted, updateEndpoint } from './endpoints.ts';
+import { moveJwks } from './project-jwks.ts';
 import type { OperationRow } from './schema.ts';
 
 /** A branch that was made from a snapshot, and the one whose place it takes. */
@@ -16,7 +17,7 @@ export interface FinalizedRestore {
 }
 
 /**
- * Puts a restored branch in the place of its target: it gets the target's name, settings, schedule and endpoints with their
+ * Puts a restored branch in the place of its target: it gets the target's name, settings, schedule, issuers of tokens and endpoints with their
  * hosts. The endpoint that it had for looking at it goes, where the target's takes its place. Belongs behind the
  * project's lock.
  */
@@ -38,6 +39,7 @@ export async function finalizeRestore(
   await updateBranch(trx, restored.id, { name, protected: protect, expires_at, ttl_interval_seconds });
   if (target.is_default) await markBranchDefault(trx, target.project_id, restored.id);
   await moveBackupSchedule(trx, target.id, restored.id);
+  await moveJwks(trx, target.id, restored.id);
   for (const { id } of moved) await updateEndpoint(trx, id, { branch_id: restored.id });
   await markRestoreFinalized(trx, restored.id);
   return createCall(trx, restored.project_id, [...stops, ...moved.flatMap((endpoint) => move(endpoint, restored))]);

@@ -181,7 +181,7 @@ export interface SnapshotConfig {
 
 export interface SnapshotRole {
   readonly name: string;
-  readonly origin: 'api' | 'sql';
+  readonly origin: RolesTable['origin'];
   readonly can_login: boolean;
   readonly verifier: string | null;
   /** Base64; what is sealed is bound to the snapshot's source branch. */
@@ -266,7 +266,7 @@ export interface RolesTable {
   id: Big;
   branch_id: string;
   name: string;
-  origin: 'api' | 'sql';
+  origin: 'api' | 'sql' | 'token';
   can_login: Generated<boolean>;
   verifier: string | null;
   sealed_password: Buffer | null;
@@ -275,6 +275,18 @@ export interface RolesTable {
   updated_at: Time;
   deleted_at: OptionalTime;
   applied_verifier: string | null;
+}
+
+export interface ProjectJwksTable {
+  id: Generated<string>;
+  project_id: string;
+  branch_id: string | null;
+  jwks_url: string;
+  provider_name: string;
+  jwt_audience: string | null;
+  role_names: string[];
+  created_at: Time;
+  updated_at: Time;
 }
 
 export interface DatabasesTable {
@@ -421,6 +433,7 @@ export interface Schema {
   endpoints: EndpointsTable;
   roles: RolesTable;
   databases: DatabasesTable;
+  project_jwks: ProjectJwksTable;
   calls: CallsTable;
   operations: OperationsTable;
   workers: WorkersTable;
@@ -443,6 +456,7 @@ export type SnapshotRow = Selectable<SnapshotsTable>;
 export type BackupScheduleRow = Selectable<BackupSchedulesTable>;
 export type EndpointRow = Selectable<EndpointsTable>;
 export type RoleRow = Selectable<RolesTable>;
+export type ProjectJwksRow = Selectable<ProjectJwksTable>;
 export type DatabaseRow = Selectable<DatabasesTable>;
 export type OperationRow = Selectable<OperationsTable>;
 export type BackupRequestRow = Selectable<BackupRequestsTable>;

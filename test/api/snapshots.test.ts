@@ -254,9 +254,12 @@ describe('snapshots', () => {
   });
 
   describe('finalizing', () => {
-    it('gives the branch its target’s name, settings, schedule and endpoint; the endpoint for looking goes', async () => {
+    it('gives the branch its target’s name, settings, schedule, issuer and endpoint; the endpoint for looking goes', async () => {
       const schedule = [{ frequency: 'daily', hour: 3 }];
       await api.call('PUT', `${branchPath()}/backup_schedule`, { body: { schedule } });
+      const jwks_url = 'https://issuer.example.test/jwks.json';
+      const issuer = { jwks_url, provider_name: 'a', branch_id: project.branch_id, skip_role_creation: true };
+      await api.call('POST', `${path()}/jwks`, { body: issuer });
       await api.call('PATCH', branchPath(), { body: { branch: { protected: true } } });
       const { branch: copy, endpoints } = await restored((await made()).id);
       await observeEndpoint(api, project.endpoint_id, 'running');
@@ -283,6 +286,7 @@ describe('snapshots', () => {
       const schedules = async (id: string) => (await api.call('GET', `${branchPath(id)}/backup_schedule`)).body;
       assert.deepEqual(await schedules(copy.id), { schedule });
       assert.deepEqual(await schedules(project.branch_id), { schedule: [] });
+      assert.equal((await api.call('GET', `${path()}/jwks`)).body.jwks[0].branch_id, copy.id);
       assert.deepEqual((await finalize(copy.id)).body, { operations: [] });
     });
 

@@ -5,9 +5,11 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { neon, neonConfig, Pool } from '@neondatabase/serverless';
+import { SignJWT } from 'jose';
 import pg from 'pg';
 import { WebSocket } from 'ws';
 import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { openIssuer, type TestIssuer } from '../support/token-issuer.ts';
 import { until } from '../support/until.ts';
 
 /** The serverless driver as people use it, on connection strings as the API gives them. */
@@ -165,6 +167,103 @@ describe('the serverless driver', { timeout: 300_000 }, () => {
     await change({ block_public_connections: false });
   });
 
+  describe('with tokens', () => {
+    let issuer: TestIssuer;
+    before(async () => {
+      issuer = await openIssuer();
+      await issuer.add('rsa', 'RS256');
+      await issuer.add('ec', 'ES256');
+    });
+    after(() => issuer?.close());
+
+    const tokenOf = (sub: string, { kid = 'ec', audience = 'notes', expires = '1h' } = {}) => {
+      const { algorithm, key } = issuer.keys.get(kid)!;
+      const claims = new SignJWT({ sub }).setProtectedHeader({ alg: algorithm, kid });
+      return claims.setAudience(audience).setExpirationTime(expires).sign(key);
+    };
+    const as = (role: string, authToken: string) => neon(uri.replace(/\/\/[^@]*@/, `//${role}@`), { authToken });
+
+    it('sees what the policies of a table show to whoever the token is of', async () => {
+      const wanted = { jwks_url: issuer.url, provider_name: 'test', jwt_audience: 'notes' };
+      const { operations } = await coppice.must('POST', `/projects/${project}/jwks`, wanted);
+      assert.deepEqual(
+        operations.map(({ action }: { action: string }) => action),
+        ['apply_config'],
+      );
+      await coppice.settled(project);
+      await neon(uri).transaction((sql) => [
+        sql`CREATE TABLE own_notes (owner text DEFAULT current_setting('request.jwt.claims')::jsonb ->> 'sub', text text)`,
+        sql`ALTER TABLE own_notes ENABLE ROW LEVEL SECURITY`,
+        sql`CREATE POLICY own ON own_notes USING (owner = current_setting('request.jwt.claims')::jsonb ->> 'sub')`,
+        sql`GRANT SELECT, INSERT ON own_notes TO authenticated`,
+      ]);
+      for (const [sub, kid] of [
+        ['alice', 'ec'],
+        ['bob', 'rsa'],
+      ] as const) {
+        const sql = as('authenticated', await tokenOf(sub, { kid }));
+        await sql`INSERT INTO own_notes (text) VALUES (${`of ${sub}`})`;
+        assert.deepEqual(await sql`SELECT owner, text FROM own_notes`, [{ owner: sub, text: `of ${sub}` }]);
+        await assert.rejects(sql`INSERT INTO own_notes VALUES ('carol', 'forged')`, { code: '42501' });
+      }
+      await assert.rejects(as('anonymous', await tokenOf('alice'))`SELECT FROM own_notes`, { code: '42501' });
+    });
+
+    it('wakes a compute by a token that is valid, and by no other', async () => {
+      await sleep();
+      for (const [role, token] of [
+        ['authenticated', await tokenOf('alice', { expires: '5m ago' })],
+        ['authenticated', await tokenOf('alice', { audience: 'others' })],
+        ['neondb_owner', await tokenOf('alice')],
+        ['nobody', await tokenOf('alice')],
+      ] as const) {
+        await assert.rejects(as(role, token)`SELECT 1`, /the token is not valid/);
+      }
+      const shown = await coppice.must('GET', `/projects/${project}/endpoints/${endpoint}`);
+      assert.equal(shown.endpoint.current_state, 'idle');
+      assert.deepEqual(await as('authenticated', await tokenOf('alice'))`SELECT 1 AS one`, [{ one: 1 }]);
+    });
+
+    /** Server connections that are open would serve on without a login. */
+    const drop = () =>
+      neon(uri)`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'authenticated'`;
+
+    it('is let in as long as the role has a password that is stored', async () => {
+      const token = await tokenOf('alice');
+      const enter = () => as('authenticated', token)`SELECT current_user AS name`;
+      await as('authenticated', token)`ALTER ROLE authenticated PASSWORD 'of my own'`;
+      await drop();
+      const says = (what: RegExp) =>
+        until(
+          () =>
+            enter().then(
+              () => what.test('in'),
+              (error) => what.test(error.message),
+            ),
+          { what: `an answer like ${what}` },
+        );
+      await says(/cannot log in by a token/);
+      await coppice.must('POST', `/projects/${project}/branches/${branch}/roles/authenticated/reset_password`);
+      await coppice.settled(project);
+      await says(/^in$/);
+      assert.deepEqual(await enter(), [{ name: 'authenticated' }]);
+    });
+
+    it('is let in no more once the issuer is removed', async () => {
+      const token = await tokenOf('alice');
+      const { jwks } = await coppice.must('GET', `/projects/${project}/jwks`);
+      await coppice.must('DELETE', `/projects/${project}/jwks/${jwks[0].id}`);
+      await until(
+        () =>
+          as('authenticated', token)`SELECT 1`.then(
+            () => false,
+            (error) => /nobody is known whose tokens are taken here/.test(error.message),
+          ),
+        { what: 'the token to be refused' },
+      );
+    });
+  });
+
   it('finds its way by its own rules, with certificates that it checks', async () => {
     const ca = await readFile(join(coppice.data_directory, 'certificates/ca.crt'), 'utf8');
     const { host } = new URL(uri.replace(/^postgresql/, 'http'));
@@ -172,7 +271,8 @@ describe('the serverless driver', { timeout: 300_000 }, () => {
     // In place of DNS and of port 443, which a test cannot have.
     const connect = { ca, host: '127.0.0.1', port: coppice.api_port };
     Object.assign(neonConfig, {
-      fetchEndpoint: (name: string) => `https://${name.replace(/^[^.]+/, 'api')}/sql`,
+      fetchEndpoint: (name: string, _port: number, options?: { jwtAuth?: boolean }) =>
+        `https://${name.replace(/^[^.]+/, options?.jwtAuth ? 'apiauth' : 'api')}/sql`,
       fetchFunction: async (
         url: string,
         { method, body, headers }: { method: string; body: string; headers: object },
@@ -205,10 +305,13 @@ describe('the serverless driver', { timeout: 300_000 }, () => {
       },
     });
     assert.deepEqual(await neon(uri)`SELECT 1 AS one`, [{ one: 1 }]);
+    const withToken = neon(uri.replace(/:[^:@]*@/, '@'), { authToken: 'none' });
+    await assert.rejects(withToken`SELECT 1`, /the token is not valid: it is malformed/);
     // Without the option the host alone tells.
     uri = uri.replace(/\?.*/, '');
     await withPool(async (pool) => assert.deepEqual((await pool.query('SELECT 2 AS two')).rows, [{ two: 2 }]));
-    assert.deepEqual(asked, ['https://api.localhost/sql', `wss://${host.replace(/:\d+$/, '')}/v2`]);
+    assert.deepEqual(asked.slice(0, 2), ['https://api.localhost/sql', 'https://apiauth.localhost/sql']);
+    assert.deepEqual(asked.slice(2), [`wss://${host.replace(/:\d+$/, '')}/v2`]);
   });
 
   it('shares its port with the API, which speaks TLS there as well', async () => {

@@ -18,6 +18,7 @@ export function examplePath(route: Route, ids: ExampleIds): string {
     key_id: '999',
     snapshot_id: 'snap-unknown-snapshot-12345678',
     role_name: 'neondb_owner',
+    jwks_id: UNKNOWN_UUID,
     database_name: 'neondb',
   };
   return route.path.replace(/:(\w+)/g, (_, name: string) => {
@@ -32,6 +33,15 @@ export function exampleQuery({ path }: Route): string {
   if (path.endsWith('/connection_uri')) return '?database_name=neondb&role_name=neondb_owner';
   return /\/(compare_)?schema$/.test(path) ? '?db_name=neondb' : '';
 }
+
+const exampleIssuer = (branch_id: string) => ({
+  jwks_url: 'https://issuer.example.test/jwks.json',
+  provider_name: 'a name',
+  branch_id,
+  jwt_audience: 'a name',
+  role_names: ['a_role'],
+  skip_role_creation: true,
+});
 
 /** A valid body of every route that takes one, with every kind of field that it has. */
 export function exampleBody(route: Route, { branch_id }: ExampleIds): Record<string, unknown> | undefined {
@@ -57,6 +67,7 @@ export function exampleBody(route: Route, { branch_id }: ExampleIds): Record<str
       },
     },
     'PATCH /projects/:project_id': { project },
+    'POST /projects/:project_id/jwks': exampleIssuer(branch_id),
     'POST /projects/:project_id/branches': {
       branch: { parent_id: branch_id, name: 'a name', protected: false },
       endpoints: [{ ...compute, type: 'read_write' }],

@@ -181,3 +181,25 @@ create trigger announce after update of settings on projects
   for each row when (old.settings is distinct from new.settings) execute function announce('access', 'id');
 create trigger announce_access after update of protected on branches
   for each row when (old.protected is distinct from new.protected) execute function announce('access', 'project_id');
+
+-- Whose tokens (JWT) let clients in.
+create table project_jwks (
+  id uuid primary key default gen_random_uuid(),
+  project_id text not null references projects,
+  -- Null: every branch of the project.
+  branch_id text references branches,
+  jwks_url text not null,
+  provider_name text not null,
+  jwt_audience text,
+  role_names text[] not null,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now()
+);
+create index project_jwks_project_id_idx on project_jwks (project_id);
+create index project_jwks_branch_id_idx on project_jwks (branch_id) where branch_id is not null;
+create trigger announce after insert or update or delete on project_jwks
+  for each row execute function announce('access', 'project_id');
+
+-- `token`: made for those who come with a token. It may log in, and has what it is granted.
+alter table roles drop constraint roles_origin_check,
+  add constraint roles_origin_check check (origin in ('api', 'sql', 'token'));
