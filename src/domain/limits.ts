@@ -141,6 +141,13 @@ export const LIMITS = {
   token_clock_skew_seconds: 30,
   cancel_keys: 200_000,
   cancel_timeout_ms: 5_000,
+  /** A gateway that stops lets transactions go on for so long, */
+  drain_timeout_ms: 30_000,
+  /** and looks for sessions that have ended theirs this often. */
+  drain_interval_ms: 100,
+  /** Processes that serve the Postgres port, and what they may have asked each other without an answer. */
+  gateway_workers: 16,
+  gateway_questions: 1_000,
   /** A client that has closed its side, with nothing coming from the server for so long, has left. */
   half_close_timeout_ms: 5_000,
   /** A client gets so long to take what it was sent last, */

@@ -83,6 +83,7 @@ const READERS: Record<SettingType, Reader> = {
   },
   choice: readChoice,
   choice_list: (text, setting) => readItems(text).map((item) => readChoice(item, setting)),
+  count: (text, { allowed_min = 1, allowed_max = 1 }) => readInteger(text, allowed_min, allowed_max, 'a number'),
   domain: readMatching(HOST_NAME, 'is not a domain name; give one in lower case, such as db.example.com'),
   email: readMatching(/^[^\s@]+@[^\s@]{1,190}$/, 'is not an email address; give one such as you@example.com'),
   network_list: (text) => {

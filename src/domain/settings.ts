@@ -1,4 +1,5 @@
 import { isAbsolute, join } from 'node:path';
+import { LIMITS } from './limits.ts';
 
 /**
  * The one table of settings. Each is an environment variable and a flag of `coppice up`, and a line of
@@ -20,6 +21,7 @@ export type SettingType =
   | 'boolean'
   | 'choice'
   | 'choice_list'
+  | 'count'
   | 'domain'
   | 'email'
   | 'network_list'
@@ -46,9 +48,9 @@ export interface Setting {
   readonly default_text?: string;
   /** Of `choice` and `choice_list`. */
   readonly allowed?: readonly string[];
-  /** Of `seconds`, where more than a week is allowed. */
+  /** Of `count`, and of `seconds` where more than a week is allowed. */
   readonly allowed_max?: number;
-  /** Of `seconds`, where not one second is the least. */
+  /** Of `seconds` and `count`, where 1 is not the least. */
   readonly allowed_min?: number;
   /** The value never reaches a log, a message or an error. */
   readonly secret?: true;
@@ -135,6 +137,13 @@ export const SETTINGS = {
     default: 'false',
     description: 'Refuse Postgres connections without TLS, from this machine too.',
   },
+  gateway_workers: {
+    type: 'count',
+    default: '1',
+    allowed_max: LIMITS.gateway_workers,
+    description:
+      'Processes that serve the Postgres port together, for more than one processor can carry. With 1 the main process does it. Several divide the pool of an endpoint among them.',
+  },
   proxy_protocol: {
     type: 'choice',
     allowed: ['off', 'allowed', 'required'],
@@ -152,7 +161,8 @@ export const SETTINGS = {
     type: 'choice_list',
     allowed: ['api', 'engine', 'gateway'],
     default: 'api,engine,gateway',
-    description: 'What this process does. More than one process may share a database.',
+    description:
+      'What this process does. One process of a data directory is the engine; others, started after it on the same directory, can be gateways or serve the API.',
   },
   storage: {
     type: 'choice',
@@ -271,7 +281,7 @@ export const settingVariable = (name: SettingName): string => `COPPICE_${name.to
 /** `--api-port` */
 export const settingFlag = (name: SettingName): string => `--${name.replaceAll('_', '-')}`;
 
-type Value<S> = S extends { type: 'port' | 'seconds' | 'size' }
+type Value<S> = S extends { type: 'count' | 'port' | 'seconds' | 'size' }
   ? number
   : S extends { type: 'boolean' }
     ? boolean

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { BranchId, EndpointId } from '../domain/ids.ts';
+import type { BackendKey } from '../wire/backend-messages.ts';
 import type { ScramKeys } from '../wire/scram.ts';
 
 /**
@@ -76,6 +77,14 @@ export interface Directory {
   branchRole(id: BranchId, name: string, options?: { refresh?: boolean }): Promise<RoleSecret | undefined>;
 }
 
+/** Other processes that serve the same port. */
+export interface GatewayPeers {
+  /** Which of them this one is, below `CANCEL_SLOTS`. */
+  readonly slot: number;
+  /** Passes a cancel request on to the one that issued its key; resolves when that has dealt with it. Never throws. */
+  cancel(key: BackendKey): Promise<void>;
+}
+
 /** A user-facing reason why an endpoint could not be woken. Its message is shown to the client. */
 export class WakeError extends Error {
   /** SQLSTATE */
@@ -94,6 +103,13 @@ export interface Waker {
   wake(id: EndpointId, signal: AbortSignal): Promise<void>;
   /** Whether a branch, or that of an endpoint, is being brought back from the archive, which may take long. */
   comesFromArchive(id: EndpointId | BranchId): Promise<boolean>;
+  /**
+   * Has the endpoint's server end those of its sessions that are in no transaction and have nothing to do. The client of
+   * one hears it from the server.
+   *
+   * @param process_ids the server's own names of sessions
+   */
+  endIdle(id: EndpointId, process_ids: readonly number[]): Promise<void>;
   /**
    * The endpoint of a read-only copy of a branch as it was at a point. It is made now, or shared with others who are
    * there; its compute may still have to be woken. A branch in the archive is brought back first, until `signal` aborts.

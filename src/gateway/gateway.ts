@@ -5,13 +5,15 @@ import type { Duplex } from 'node:stream';
 import type { EndpointId } from '../domain/ids.ts';
 import { loopbackJwks } from '../domain/jwks-url.ts';
 import { LIMITS } from '../domain/limits.ts';
-import { CancelKeys } from '../wire/cancel-keys.ts';
+import type { BackendKey } from '../wire/backend-messages.ts';
+import { CancelKeys, cancelSlot } from '../wire/cancel-keys.ts';
 import type { CancelTarget } from './cancel-query.ts';
 import type { Certificates } from './certificates.ts';
 import { closeGently } from './close-gently.ts';
 import { type ConnectionRecord, type GatewayLogger, logRecord, newRecord, recordError } from './connection-record.ts';
 import { Connections } from './connections.ts';
-import type { Directory, TokenDirectory, Waker } from './contract.ts';
+import type { Directory, GatewayPeers, TokenDirectory, Waker } from './contract.ts';
+import { DirectSessions, drain } from './drain.ts';
 import { type ReceiveOpening, receiveFromSocket } from './handshake.ts';
 import { type UpgradeHandler, webSockets } from './http/serve-web-sockets.ts';
 import { type SqlHandler, sqlHandler } from './http/sql-handler.ts';
@@ -39,6 +41,8 @@ export interface GatewayOptions {
   readonly waker: Waker;
   /** Who gets in by a token over HTTP; nobody where it is left out. */
   readonly tokens?: TokenDirectory;
+  /** Undefined: nobody else serves the port. */
+  readonly peers?: GatewayPeers;
   readonly logger: GatewayLogger;
   /**
    * 32 bytes that must stay the same over restarts and gateways: unknown roles are answered from it. Random when left
@@ -69,6 +73,8 @@ export type GatewayLimits = GuardLimits & {
     | 'pool_wait_notice_ms'
     | 'pool_wait_timeout_ms'
     | 'pool_server_idle_ms'
+    | 'drain_timeout_ms'
+    | 'drain_interval_ms'
     | 'sql_request_bytes'
     | 'sql_response_bytes']: number;
 };
@@ -80,8 +86,13 @@ export interface Gateway {
   readonly request: SqlHandler;
   /** Clients of an endpoint that have logged in and are still connected, those that wait for its wake included. */
   sessionCount(id: EndpointId): number;
-  /** Stops accepting, closes every connection, and resolves once all are closed. */
-  stop(): Promise<void>;
+  /** Cancels what a key of this gateway stands for. Never throws. */
+  cancel(key: BackendKey): Promise<void>;
+  /**
+   * Stops accepting. With `drain`, connections end as soon as they are in no transaction, and the others get
+   * `drain_timeout_ms` to end theirs; then, or without it, every connection is closed. Resolves once all are.
+   */
+  stop(options?: { readonly drain?: boolean }): Promise<void>;
 }
 
 const LISTEN_BACKLOG = 4096;
@@ -92,9 +103,9 @@ const HASHING_WIDTH = 2;
 /** Starts the Postgres gateway. Throws when an address cannot be listened on; then nothing listens. */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const limits: GatewayLimits = { ...LIMITS, ...options.limits };
-  const stopping = new AbortController();
+  const [draining, stopping] = [new AbortController(), new AbortController()];
   const connections = new Connections(limits);
-  const shared = shareContext(options, limits, connections, stopping.signal);
+  const shared = shareContext(options, limits, connections, { draining: draining.signal, stopping: stopping.signal });
   const { pools } = shared;
 
   const accept = (socket: Socket) => {
@@ -149,8 +160,11 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     upgrade,
     request,
     sessionCount: (id) => connections.sessionCount(id),
-    async stop() {
+    cancel: async (key) => shared.cancelKeys.find(key)?.cancel(),
+    async stop({ drain: gently = false } = {}) {
       for (const server of servers) server.close();
+      draining.abort(refusals.shuttingDown());
+      if (gently) await drain(shared.direct, options.waker, connections.allEnded(), limits);
       stopping.abort(refusals.shuttingDown());
       pools.close(refusals.shuttingDown());
       await connections.allEnded();
@@ -159,7 +173,14 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 }
 
 /** What all connections use. */
-function shareContext(options: GatewayOptions, limits: GatewayLimits, connections: Connections, stopping: AbortSignal) {
+function shareContext(
+  options: GatewayOptions,
+  limits: GatewayLimits,
+  connections: Connections,
+  { draining, stopping }: { draining: AbortSignal; stopping: AbortSignal },
+) {
+  const { peers } = options;
+  const cancelKeys = new CancelKeys<CancelTarget>(LIMITS.cancel_keys, peers?.slot);
   const pools = new Pools({
     ...{ directory: options.directory, waker: options.waker, limits, stopping },
     raw_splice: options.raw_splice ?? true,
@@ -178,9 +199,15 @@ function shareContext(options: GatewayOptions, limits: GatewayLimits, connection
     waker: options.waker,
     pools,
     guard: new LoginGuard(limits),
-    cancelKeys: new CancelKeys<CancelTarget>(LIMITS.cancel_keys),
+    cancelKeys,
+    cancel: async (key: BackendKey) => {
+      if (peers && cancelSlot(key) !== peers.slot) await peers.cancel(key);
+      else await cancelKeys.find(key)?.cancel();
+    },
+    direct: new DirectSessions(),
     timeouts: limits,
     raw_splice: options.raw_splice ?? true,
+    draining,
     stopping,
   };
 }

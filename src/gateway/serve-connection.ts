@@ -3,6 +3,7 @@ import type { BranchId, EndpointId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
 import {
   authenticationOk,
+  type BackendKey,
   backendKeyData,
   negotiateProtocolVersion,
   noticeResponse,
@@ -22,6 +23,7 @@ import { connectCompute, travel } from './connect-compute.ts';
 import { type ConnectionRecord, loggable, recordError } from './connection-record.ts';
 import type { EndpointEntry, PointText, Waker } from './contract.ts';
 import { withDeadline } from './deadline.ts';
+import type { DirectSessions } from './drain.ts';
 import type { Opening, ReceiveOpening } from './handshake.ts';
 import type { LoginGuard } from './login-guard.ts';
 import { isLoopback } from './peer.ts';
@@ -37,6 +39,9 @@ export interface ConnectionContext extends AuthenticationContext {
   readonly require_tls: boolean;
   readonly waker: Waker;
   readonly cancelKeys: CancelKeys<CancelTarget>;
+  /** Cancels what a key stands for, whoever issued it. Never throws. */
+  cancel(key: BackendKey): Promise<void>;
+  readonly direct: DirectSessions;
   readonly pools: Pools;
   readonly guard: LoginGuard;
   readonly timeouts: SpliceTimeouts & {
@@ -47,7 +52,9 @@ export interface ConnectionContext extends AuthenticationContext {
     readonly archive_timeout_ms: number;
   };
   readonly raw_splice: boolean;
-  /** Aborts when the gateway stops. */
+  /** Aborts when nobody new is let in any more. */
+  readonly draining: AbortSignal;
+  /** Aborts when every connection has to end. */
   readonly stopping: AbortSignal;
   /** Called once a client has proved who it is. Throws a Refusal when the endpoint has too many sessions. */
   onAuthenticated(
@@ -88,14 +95,13 @@ export async function serveConnection(
       {
         delay_ms: context.timeouts.handshake_timeout_ms,
         error: refusals.handshakeTimeout,
-        signal: context.stopping,
+        signal: context.draining,
       },
     );
     record.tls = opening.tls?.protocol ?? undefined;
     context.guard.connect(record.peer);
     if (opening.packet.kind === 'cancel') {
-      const target = context.cancelKeys.find(opening.packet.key);
-      await target?.cancel();
+      await context.cancel(opening.packet.key);
       await closeGently(channel!.stream, Buffer.alloc(0), context.timeouts.linger_timeout_ms);
     } else {
       await serveClient(channel!, opening.packet, opening, record, context);
@@ -139,7 +145,7 @@ async function serveClient(
   const authenticated = await withDeadline(attempt, {
     delay_ms: context.timeouts.authentication_timeout_ms,
     error: refusals.authenticationTimeout,
-    signal: AbortSignal.any([context.stopping, channel.gone]),
+    signal: AbortSignal.any([context.draining, channel.gone]),
   });
   record.authentication_ms = performance.now() - started;
   record.endpoint_id = routeTarget(authenticated.route);
@@ -210,7 +216,7 @@ async function reachCompute(
 ): Promise<{ compute: ComputeSession; endpoint_id: EndpointId }> {
   const late = new AbortController();
   const patience = wakePatience(late, context.timeouts.wake_timeout_ms);
-  const signal = AbortSignal.any([context.stopping, channel.gone, late.signal]);
+  const signal = AbortSignal.any([context.draining, channel.gone, late.signal]);
   try {
     const times = record;
     const find = async () => {
@@ -286,13 +292,14 @@ async function joinCompute(
   const target = compute.key && { endpoint_id, key: compute.key };
   const cancel = () => cancelQuery(target!, context.waker);
   const issued = target && context.cancelKeys.issue({ cancel }, startup.version);
+  const forget = target && context.direct.add(endpoint_id, target.key.process_id);
   const client = channel.stream;
   const filter = logical ? replicationFilter() : undefined;
   const early = channel.release();
   const stop = () => client.destroy();
   try {
     if (channel.gone.aborted) throw new ClientGone();
-    context.stopping.throwIfAborted();
+    context.draining.throwIfAborted();
     context.stopping.addEventListener('abort', stop, { once: true });
     greet(client, compute, issued);
     if (early.length > 0) {
@@ -308,11 +315,12 @@ async function joinCompute(
     });
     if (end.error || end.abandoned) record.error_kind = end.side === 'client' ? 'clientdisconnect' : 'compute';
     if (end.error) record.error_message = end.error.message;
-    if (context.stopping.aborted) record.error_kind = 'shutdown';
+    if (context.draining.aborted) record.error_kind = 'shutdown';
     // Nobody waits for the answer any more, and a query that runs on would keep the compute awake.
     if (end.abandoned && target) await cancel();
   } finally {
     context.stopping.removeEventListener('abort', stop);
+    forget?.();
     issued?.release();
   }
 }

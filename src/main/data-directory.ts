@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { LIMITS } from '../domain/limits.ts';
 import { StartError } from './start-error.ts';
 
-/** The directory that everything is kept in, while this process owns it. */
+/** The directory that everything is kept in, while this process owns it or, as a guest, uses it. */
 export interface DataDirectory {
   readonly path: string;
   /** Made once; tells directories apart. */
@@ -35,6 +35,16 @@ export async function openDataDirectory(path: string): Promise<DataDirectory> {
     await closeServer(lock);
     throw error;
   }
+}
+
+/** The data directory of another process, which owns it. Throws StartError where none was ever started on it. */
+export async function joinDataDirectory(path: string): Promise<DataDirectory> {
+  const resolved = await realpath(path).catch(() => path);
+  const id = await readDirectoryId(resolved);
+  if (id) return { path: resolved, id, release: () => Promise.resolve() };
+  throw new StartError(
+    `no engine was ever started on the data directory ${path}: start one process with the role engine first, or choose its directory with --data-dir`,
+  );
 }
 
 /** Throws StartError when another Coppice works in the directory. Makes nothing, and holds nothing. */

@@ -22,14 +22,18 @@ export interface CachedDirectory extends Directory {
   forget(): void;
 }
 
-/**
- * The gateway's view of the store, kept in memory until a change is announced. `isFresh` says whether announcements
- * arrive at all; while they do not, every look-up asks the store.
- */
-export function createDirectory(
-  store: Store,
-  { isFresh, learn }: { isFresh: () => boolean; learn: (id: EndpointId) => Promise<void> },
-): CachedDirectory {
+export interface DirectoryOptions {
+  /** Whether announcements arrive at all; while they do not, every look-up asks the store. */
+  readonly isFresh: () => boolean;
+  /** Reads the roles of a running server anew. */
+  readonly learn: (id: EndpointId) => Promise<void>;
+  /** So many gateways divide what an endpoint's server can take. */
+  readonly processes: number;
+}
+
+/** The gateway's view of the store, kept in memory until a change is announced. */
+export function createDirectory(store: Store, { isFresh, learn, processes }: DirectoryOptions): CachedDirectory {
+  const share = (connections: number) => Math.max(1, Math.floor(connections / processes));
   const endpoints = new Map<EndpointId, Promise<DirectoryEndpoint | undefined>>();
   /** Branch id -> role name -> secret. */
   const roles = new Map<string, Map<string, Promise<RoleSecret | undefined>>>();
@@ -54,8 +58,8 @@ export function createDirectory(
       const { observed_state } = found;
       const state = observed_state === 'running' || observed_state === 'stopping' ? observed_state : 'stopped';
       // A replica runs with room for what its primary has, which may be larger.
-      const sessions_max = found.type === 'read_only' ? customerConnections(found) : undefined;
-      const pool_size = pooledConnections(found);
+      const sessions_max = found.type === 'read_only' ? share(customerConnections(found)) : undefined;
+      const pool_size = share(pooledConnections(found));
       const access = accessRules(found.access);
       return { endpoint_id: found.id, disabled: found.disabled, access, state, sessions_max, pool_size };
     },

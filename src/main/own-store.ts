@@ -110,7 +110,8 @@ async function ensureCluster(
 
 function storeSpec(distribution: Distribution, data_directory: string): ComputeSpec {
   const settings = [
-    'max_connections = 60',
+    // The engine's, and those of as many gateways as there may be.
+    'max_connections = 160',
     'shared_buffers = 32MB',
     'max_wal_size = 128MB',
     'wal_level = minimal',

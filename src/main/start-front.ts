@@ -1,23 +1,20 @@
-import { join } from 'node:path';
 import Fastify, { type FastifyBaseLogger } from 'fastify';
 import type { ActionContext } from '../actions/context.ts';
 import { createApi } from '../api/server.ts';
-import { addressList } from '../domain/address-rules.ts';
 import { LIMITS } from '../domain/limits.ts';
-import type { Settings } from '../domain/settings.ts';
 import type { EngineContext } from '../engine/context.ts';
+import { endIdleSessionsOf } from '../engine/end-idle-sessions.ts';
 import { learnOnDemand } from '../engine/learn.ts';
-import { type Certificates, fileCertificates, localCertificates } from '../gateway/certificates.ts';
-import { type GatewayOptions, startGateway } from '../gateway/gateway.ts';
-import type { ProxyRules } from '../gateway/proxy-protocol.ts';
 import type { Change, ChangeListener } from '../store/changes.ts';
 import type { Log } from '../watch/log-fields.ts';
+import type { BackendKey } from '../wire/backend-messages.ts';
 import { createDirectory } from './directory.ts';
 import { listenApi } from './listen-api.ts';
-import { type Gate, mountGateway } from './mount-gateway.ts';
+import { mountGateway } from './mount-gateway.ts';
+import { type GateOptions, gatewayProcesses, openGate } from './open-gate.ts';
 import { createSchemaReader } from './schema-reader.ts';
 import { createTokenDirectory } from './token-directory.ts';
-import { createWaker } from './waker.ts';
+import { createWaker, type ReachedComputes } from './waker.ts';
 
 /** What people and programs reach: the API and the gateway. */
 export interface Front {
@@ -28,13 +25,12 @@ export interface Front {
   forget(): void;
   /** From now on changes are heard. */
   useListener(listener: ChangeListener): void;
+  /** Cancels what a key of the gateway of this process stands for. */
+  cancel(key: BackendKey): Promise<void>;
   stop(): Promise<void>;
 }
 
-interface FrontOptions {
-  readonly settings: Settings;
-  readonly logger: Log;
-  readonly directory: string;
+interface FrontOptions extends GateOptions {
   readonly ready: () => boolean;
 }
 
@@ -46,16 +42,21 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
   const directory = createDirectory(context.store, {
     isFresh,
     learn: learnOnDemand(engine),
+    processes: gatewayProcesses(options),
   });
-  const waker = createWaker(context, engine.compute, directory);
+  const reached: ReachedComputes = {
+    dial: (compute) => engine.compute.dial(compute),
+    endIdle: (compute, process_ids) => endIdleSessionsOf(engine, compute, process_ids),
+  };
+  const waker = createWaker(context, reached, directory);
   const tokens = createTokenDirectory(context.store, context.vault, { isFresh });
   const gate = settings.roles.includes('gateway')
     ? await openGate(context, options, { directory, waker, tokens })
     : undefined;
-  undo.defer(() => gate?.gateway.stop());
+  undo.defer(() => gate?.stop());
   const serves_api = settings.roles.includes('api');
   let listening: Awaited<ReturnType<typeof listenApi>> | undefined;
-  if (serves_api || gate) {
+  if ((serves_api || gate) && !options.crew) {
     // Every log of ours is one of pino's, which is what Fastify takes.
     const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
     const schemas = createSchemaReader(waker);
@@ -65,7 +66,7 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     listening = await listenApi(http, settings.listen, settings.api_port);
     undo.defer(() => listening?.close());
     // First of all: an HTTP server has closed when the last of its connections has.
-    undo.defer(() => gate?.gateway.stop());
+    undo.defer(() => gate?.stop());
   }
   const stopping = undo.move();
   return {
@@ -83,38 +84,7 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     useListener: (opened) => {
       listener = opened;
     },
+    cancel: async (key) => gate?.gateway.cancel(key),
     stop: () => stopping.disposeAsync(),
   };
-}
-
-async function openGate(
-  { vault }: ActionContext,
-  { settings, logger, directory: dataDirectory }: FrontOptions,
-  parts: Pick<GatewayOptions, 'directory' | 'waker' | 'tokens'>,
-): Promise<Gate> {
-  const certificates = await certificatesOf(settings, dataDirectory);
-  const gateway = await startGateway({
-    listen: settings.listen.map((host) => ({ host, port: settings.pg_port })),
-    domain: settings.domain,
-    require_tls: settings.require_tls,
-    proxy: proxyRules(settings),
-    certificates,
-    ...parts,
-    logger: logger.child({ room: 'gateway' }),
-    mock_secret: vault.derive('answers to unknown roles'),
-  });
-  return { gateway, certificates };
-}
-
-function proxyRules({ proxy_protocol, proxy_protocol_from }: Settings): ProxyRules | undefined {
-  if (proxy_protocol === 'off') return undefined;
-  return { required: proxy_protocol === 'required', from: addressList(proxy_protocol_from) };
-}
-
-/** The operator's certificates where any are given, else those of the local authority. */
-async function certificatesOf({ tls_cert, tls_key, domain }: Settings, dataDirectory: string): Promise<Certificates> {
-  if (tls_cert && tls_key) {
-    return fileCertificates(tls_cert.map((certificate, at) => ({ certificate, key: tls_key[at]! })));
-  }
-  return localCertificates({ directory: join(dataDirectory, 'certificates'), domain });
 }

@@ -1,32 +1,25 @@
 import { existsSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
-import type pg from 'pg';
-import { bootstrap } from '../actions/bootstrap.ts';
 import type { ActionContext } from '../actions/context.ts';
 import type { Settings } from '../domain/settings.ts';
 import type { ObjectStore } from '../drivers/objects/contract.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { type Engine, startEngine } from '../engine/engine.ts';
 import { historyReader } from '../engine/history/reader.ts';
-import {
-  DEFAULT_MAJOR,
-  type Distribution,
-  ensureDistributions,
-  newestDistribution,
-  UnreachableError,
-} from '../postgres/distributions.ts';
+import { DEFAULT_MAJOR, newestDistribution } from '../postgres/distributions.ts';
 import { type ChangeListener, listenForChanges } from '../store/changes.ts';
-import { type OpenStore, openStore } from '../store/connection.ts';
-import { migrate, StoreVersionError } from '../store/migrate.ts';
 import type { Log } from '../watch/log-fields.ts';
+import type { BackendKey } from '../wire/backend-messages.ts';
 import type { ChosenStorage } from './choose-storage.ts';
-import { type DataDirectory, openDataDirectory, refuseUsedDirectory } from './data-directory.ts';
+import { joinDataDirectory, openDataDirectory, refuseUsedDirectory } from './data-directory.ts';
 import { domainResolves } from './domain-names.ts';
+import { type Foundation, layFoundation } from './lay-foundation.ts';
 import { openVault } from './master-key.ts';
+import type { CrewMate } from './open-gate.ts';
 import { objectsOf } from './open-objects.ts';
-import { STORE_COMPUTE_ID, startOwnStore } from './own-store.ts';
-import { archiveOf, computeDriverOf, type ProcessDriver, shippedArchiveOf, storageOf } from './parts.ts';
+import { STORE_COMPUTE_ID } from './own-store.ts';
+import { archiveOf, shippedArchiveOf, storageOf } from './parts.ts';
 import { choosePort } from './ports.ts';
 import { StartError } from './start-error.ts';
 import { type Front, startFront } from './start-front.ts';
@@ -46,45 +39,33 @@ export interface Coppice {
   readonly isolated_users: boolean;
   readonly limits_enforced: boolean;
   readonly domain_resolves: boolean;
+  /** Cancels what a key of the gateway of this process stands for. */
+  cancel(key: BackendKey): Promise<void>;
   /** Stops in reverse order. Computes stay only where the settings say so. */
   stop(): Promise<void>;
 }
 
-interface Foundation {
-  readonly settings: Settings;
+export interface StartOptions {
   readonly logger: Log;
-  readonly directory: DataDirectory;
-  readonly distributions: readonly Distribution[];
-  readonly driver: ProcessDriver;
-  readonly connection: pg.ClientConfig;
-  /** For intent: commits are durable. */
-  readonly intent: OpenStore;
-  /** For observations. */
-  readonly observed: OpenStore;
+  /** Told what is being done, since the first start takes a while. */
+  readonly progress: (text: string) => void;
+  /** Where this process is one of several that serve the Postgres port: the others. */
+  readonly crew?: CrewMate;
 }
 
 /**
  * Starts everything that the settings ask for. What was begun is undone when a later step fails. Throws StartError
  * with a sentence for the person at the terminal.
- *
- * @param progress told what is being done, since the first start takes a while
  */
-export async function startCoppice(
-  given: Settings,
-  { logger, progress }: { logger: Log; progress: (text: string) => void },
-): Promise<Coppice> {
+export async function startCoppice(given: Settings, { logger, progress, crew }: StartOptions): Promise<Coppice> {
   await using undo = new AsyncDisposableStack();
+  const roles = new Set(given.roles);
   // Before the ports, which whoever else runs on the directory has taken, too; made only after them.
-  await refuseUsedDirectory(given.data_dir);
-  const settings: Settings = {
-    ...given,
-    api_port: await choosePort(given.listen, given.api_port, '--api-port'),
-    pg_port: await choosePort(given.listen, given.pg_port, '--pg-port'),
-  };
-  const directory = await openDataDirectory(given.data_dir);
+  if (roles.has('engine')) await refuseUsedDirectory(given.data_dir);
+  const settings = crew ? given : await withPorts(given);
+  const directory = await (roles.has('engine') ? openDataDirectory : joinDataDirectory)(given.data_dir);
   undo.defer(() => directory.release());
   await refuseUnfinishedRestore(directory.path);
-  const roles = new Set(settings.roles);
   const foundation = await layFoundation(settings, { directory, logger, progress }, undo);
   const { driver: storage, ...chosen } = await storageOf(foundation.directory.path, settings);
   const objects = await objectsOf(settings);
@@ -96,17 +77,17 @@ export async function startCoppice(
     listener?.caughtUp(),
   );
   const context = { ...installed, history: historyReader(engineContext) };
-  undo.defer(() => (settings.keep_computes ? Promise.resolve() : stopComputes(engineContext)));
 
   let engine: Engine | undefined;
   if (roles.has('engine')) {
+    undo.defer(() => (settings.keep_computes ? Promise.resolve() : stopComputes(engineContext)));
     progress('taking over what runs');
     const { pool } = foundation.observed;
     engine = await startEngine(engineContext, { pool, data_directory_id: foundation.directory.id });
     undo.defer(() => engine!.stop());
   }
   let ready = false;
-  const frontOptions = { settings, logger, directory: directory.path, ready: () => ready };
+  const frontOptions = { settings, logger, directory: directory.path, ready: () => ready, crew };
   const front = await startFront(context, engineContext, frontOptions);
   undo.defer(() => front.stop());
   const listening = await listen(foundation, front, engine);
@@ -129,48 +110,20 @@ export async function startCoppice(
     isolated_users: foundation.driver.capabilities.isolated_users,
     limits_enforced: foundation.driver.capabilities.limits_enforced,
     domain_resolves: context.installation.domain_resolves,
+    cancel: (key) => front.cancel(key),
     stop: () => stopping.disposeAsync(),
   };
 }
 
-/** The data directory, Postgres to run, and our own database, migrated. */
-async function layFoundation(
-  settings: Settings,
-  { directory, logger, progress }: { directory: DataDirectory; logger: Log; progress: (text: string) => void },
-  undo: AsyncDisposableStack,
-): Promise<Foundation> {
-  progress('seeing to Postgres in the data directory');
-  const distributions = await ensureDistributions(directory.path).catch((error) => {
-    throw error instanceof UnreachableError ? new StartError(error.message) : error;
-  });
-  const driver = computeDriverOf(directory.path, logger.child({ room: 'compute' }));
-  let connection: pg.ClientConfig = { connectionString: settings.database_url };
-  if (!settings.database_url) {
-    progress("starting Coppice's own database");
-    const store = await startOwnStore(driver, distributions, directory.path, logger);
-    undo.defer(() => store.stop());
-    connection = store.connection;
-  }
-  // Without what the driver hangs on its errors: the whole connection.
-  const onError = ({ message }: Error) =>
-    logger.warn({ room: 'store', reason: message }, 'a connection to our own database broke');
-  const open = (application_name: string, durable: boolean) => {
-    const opened = openStore({ connection, application_name, connections_max: 12, durable, onError });
-    undo.defer(() => opened.close());
-    return opened;
+/** A port that another process serves stands in connection strings all the same. */
+async function withPorts(given: Settings): Promise<Settings> {
+  const { listen, roles } = given;
+  const [serves_http, serves_postgres] = [roles.some((role) => role !== 'engine'), roles.includes('gateway')];
+  return {
+    ...given,
+    api_port: await choosePort(serves_http ? listen : [], given.api_port, '--api-port'),
+    pg_port: await choosePort(serves_postgres ? listen : [], given.pg_port, '--pg-port'),
   };
-  const intent = open('coppice', true);
-  const observed = open('coppice engine', false);
-  progress('bringing the database up to date');
-  await migrate(intent.pool).catch((error) => {
-    throw error instanceof StoreVersionError ? new StartError(error.message) : error;
-  });
-  await bootstrap(intent.store, { email: settings.bootstrap_email, api_key: settings.bootstrap_api_key }).catch(
-    (error) => {
-      throw new StartError(error.message);
-    },
-  );
-  return { settings, logger, directory, distributions, driver, connection, intent, observed };
 }
 
 async function installationContext({

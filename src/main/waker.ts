@@ -3,7 +3,7 @@ import { travelToPoint } from '../actions/travel-to-point.ts';
 import { wakeEndpoint } from '../actions/wake-endpoint.ts';
 import { CoppiceError, type ErrorName } from '../domain/errors.ts';
 import type { BranchId, EndpointId, OperationId } from '../domain/ids.ts';
-import type { ComputeDriver } from '../drivers/compute/contract.ts';
+import type { ComputeDriver, ComputeRef } from '../drivers/compute/contract.ts';
 import { type PointText, WakeError, type Waker } from '../gateway/contract.ts';
 import type { Change } from '../store/changes.ts';
 import { findStartProgress, isInObjectStorage, type StartProgress } from '../store/directory.ts';
@@ -26,24 +26,30 @@ export interface EndpointWaker extends Waker {
   hear(change: Change): void;
 }
 
+/** What a waker needs of the computes. */
+export interface ReachedComputes extends Pick<ComputeDriver, 'dial'> {
+  /** Ends those of a compute's sessions that are in no transaction. */
+  endIdle(compute: ComputeRef, process_ids: readonly number[]): Promise<void>;
+}
+
 /**
  * Wakes through the store, like everything else: an action, an operation, an announcement back. However many
  * connections wait for an endpoint, this process asks once and watches once.
  */
-export function createWaker(
-  ctx: ActionContext,
-  compute: Pick<ComputeDriver, 'dial'>,
-  directory: CachedDirectory,
-): EndpointWaker {
+export function createWaker(ctx: ActionContext, compute: ReachedComputes, directory: CachedDirectory): EndpointWaker {
   const news = createNews();
   const requests = new Map<EndpointId, Promise<OperationId | undefined>>();
   const watches = new Map<OperationId, Promise<void>>();
 
-  const dial = async (id: EndpointId) => {
-    // Not what was heard: an endpoint that was moved a moment ago must not be reached where it was.
+  /** Not what was heard: an endpoint that was moved a moment ago must not be reached where it was. */
+  const findCompute = async (id: EndpointId) => {
     const endpoint = await directory.findNow(id);
-    if (endpoint?.observed_state !== 'running' || !endpoint.compute) return undefined;
-    return compute.dial(endpoint.compute).catch((error: NodeJS.ErrnoException) => {
+    return endpoint?.observed_state === 'running' ? endpoint.compute : undefined;
+  };
+  const dial = async (id: EndpointId) => {
+    const found = await findCompute(id);
+    if (!found) return undefined;
+    return compute.dial(found).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') return undefined;
       throw error;
     });
@@ -83,6 +89,10 @@ export function createWaker(
         if (stream) return;
         await untilAborted(next, signal);
       }
+    },
+    endIdle: async (id, process_ids) => {
+      const found = await findCompute(id);
+      if (found) await compute.endIdle(found, process_ids);
     },
     comesFromArchive: (id) => isInObjectStorage(ctx.store, id),
     travel: (...journey) => travel(ctx, ...journey),

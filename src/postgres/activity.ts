@@ -82,3 +82,15 @@ const sameCounters = (a: ActivityCounters, b: ActivityCounters): boolean =>
 export async function checkpoint(session: Session, timeout_ms = 120_000): Promise<void> {
   await session.query(`SET LOCAL statement_timeout = ${Math.round(timeout_ms)}; CHECKPOINT`);
 }
+
+/**
+ * Ends those of the sessions that are in no transaction and have nothing to do; those that stream replication have no
+ * transaction, however busy they are.
+ */
+export async function endIdleSessions(session: Session, process_ids: readonly number[]): Promise<void> {
+  await session.query(
+    `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+     WHERE pid = ANY ($1::integer[]) AND (state = 'idle' OR backend_type = 'walsender')`,
+    [process_ids],
+  );
+}

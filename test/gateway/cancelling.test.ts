@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { createConnection } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { connect as connectTls } from 'node:tls';
+import type { GatewayPeers } from '../../src/gateway/contract.ts';
+import type { Gateway } from '../../src/gateway/gateway.ts';
 import { type BackendKey, parseBackendKeyData } from '../../src/wire/backend-messages.ts';
-import { cancelRequest, query } from '../../src/wire/frontend-messages.ts';
+import { query } from '../../src/wire/frontend-messages.ts';
 import { ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
+import { sendCancel as send } from '../support/send-cancel.ts';
 import { until } from '../support/until.ts';
 import { logIn, openWire, type WireClient } from '../support/wire-client.ts';
 
@@ -16,8 +17,8 @@ before(async () => {
 after(() => gated?.[Symbol.asyncDispose]());
 
 /** A session that sleeps for long, and its key. */
-async function openSleeper(): Promise<{ wire: WireClient; key: BackendKey }> {
-  const wire = await openWire(gated.port);
+async function openSleeper(port = gated.port): Promise<{ wire: WireClient; key: BackendKey }> {
+  const wire = await openWire(port);
   await logIn(wire, { user: ROLE, database: 'neondb', options: `endpoint=${ENDPOINT}` }, PASSWORD);
   const greeting = await wire.until('Z');
   const key = parseBackendKeyData(greeting.find(({ letter }) => letter === 'K')!)!;
@@ -33,34 +34,14 @@ async function sleeps(): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Sends a request and waits for the other side to close; gives what it said. */
-async function sendCancel(key: BackendKey, tls = false): Promise<string> {
-  const socket = createConnection({ port: gated.port, host: '127.0.0.1' });
-  let said = '';
-  if (!tls) {
-    socket.on('data', (chunk) => {
-      said += chunk;
-    });
-    socket.end(cancelRequest(key));
-    await once(socket, 'close');
-    return said;
-  }
-  socket.write(Buffer.from('0000000804d2162f', 'hex'));
-  await once(socket, 'data');
-  const secured = connectTls({ socket, rejectUnauthorized: false });
-  secured.on('data', (chunk) => {
-    said += chunk;
-  });
-  secured.end(cancelRequest(key));
-  await once(secured, 'close');
-  return said;
-}
+const sendCancel = (key: BackendKey, options: { tls?: boolean; port?: number } = {}) =>
+  send({ port: gated.port, key, ...options });
 
 describe('a cancel request', () => {
   for (const tls of [false, true]) {
     it(`ends the query of its session ${tls ? 'over TLS' : 'over plaintext'}, and says nothing`, async () => {
       const { wire, key } = await openSleeper();
-      assert.equal(await sendCancel(key, tls), '');
+      assert.equal(await sendCancel(key, { tls }), '');
       await assert.rejects(wire.until('Z'), { message: 'canceling statement due to user request' });
       wire.send(query('SELECT 1'));
       await wire.until('Z');
@@ -87,6 +68,24 @@ describe('a cancel request', () => {
     await until(async () => !(await sleeps()), { what: 'the session to end' });
     await until(() => gated.gateway.sessionCount(ENDPOINT) === 0, { what: 'the session to be forgotten' });
     assert.equal(await sendCancel(key), '');
+  });
+
+  it('that comes to another gateway of the same port finds its way to the one that issued the key', async () => {
+    const asked: number[] = [];
+    const peers = (slot: number, other: () => Gateway): GatewayPeers => ({
+      slot,
+      cancel: (key) => {
+        asked.push(slot);
+        return other().cancel(key);
+      },
+    });
+    const first: Gateway = await gated.openGateway({ peers: peers(0, () => second) });
+    const second: Gateway = await gated.openGateway({ peers: peers(5, () => first) });
+    const { wire, key } = await openSleeper(second.addresses[0]!.port);
+    await sendCancel(key, { port: first.addresses[0]!.port });
+    await assert.rejects(wire.until('Z'), { message: 'canceling statement due to user request' });
+    assert.deepEqual(asked, [0]);
+    wire.close();
   });
 
   it('wakes nothing', async () => {

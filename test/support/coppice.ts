@@ -24,6 +24,7 @@ export interface Answer {
 /** A Coppice that runs as people run it: a process of its own on a data directory of its own. */
 export interface TestCoppice {
   readonly data_directory: string;
+  /** NaN where its roles leave it out, as the next. */
   readonly api_port: number;
   readonly pg_port: number;
   readonly process: ChildProcess;
@@ -78,8 +79,8 @@ export async function startCoppice(options: CoppiceOptions = {}): Promise<TestCo
     throw error;
   });
   assert.equal(child.exitCode ?? child.signalCode, null, `Coppice did not start:\n${output()}`);
-  const api_port = Number(/API +http:\/\/[^:]+:(\d+)/.exec(output())![1]);
-  const pg_port = Number(/Postgres +\S+:(\d+)/.exec(output())![1]);
+  const api_port = Number(/API +http:\/\/[^:]+:(\d+)/.exec(output())?.[1]);
+  const pg_port = Number(/Postgres +\S+:(\d+)/.exec(output())?.[1]);
   const call = (method: string, path: string, body?: unknown) => callApi(api_port, method, path, body);
   const must = async (method: string, path: string, body?: unknown) => {
     const answer = await call(method, path, body);

@@ -202,6 +202,11 @@ function createWaker(postmaster: Postmaster): TestWaker {
       waker.wakes++;
       await waker.onWake(signal);
     },
+    endIdle: async (_id, process_ids) => {
+      await postmaster.query(
+        `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle' AND pid IN (${process_ids.join()})`,
+      );
+    },
     archived: false,
     comesFromArchive: async () => waker.archived,
     journeys: [],

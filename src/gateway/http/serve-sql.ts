@@ -38,7 +38,9 @@ export interface SqlContext extends LetInContext {
     readonly flush_timeout_ms: number;
   };
   readonly limits: { readonly sql_request_bytes: number; readonly sql_response_bytes: number };
-  /** Aborts when the gateway stops. */
+  /** Aborts when nobody new is let in any more. */
+  readonly draining: AbortSignal;
+  /** Aborts when every request has to end. */
   readonly stopping: AbortSignal;
   /** Called once a client has proved who it is. Throws a Refusal when the endpoint has too many. */
   onAuthenticated(id: EndpointId | BranchId): void;
@@ -64,6 +66,7 @@ export async function serveSql(
     if (!response.writableFinished) left.abort(new ClientGone());
   });
   try {
+    context.draining.throwIfAborted();
     const signal = AbortSignal.any([context.stopping, left.signal]);
     const answer = await answerSql(request, record, holding, { ...context, signal });
     await sendAnswer(response, answer, record.session_id, context.timeouts.flush_timeout_ms);

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import { closeGently } from '../close-gently.ts';
 import type { Pump, Sink } from '../pump.ts';
 import { isRaw, pumpRaw, rawSink } from '../splice-raw.ts';
 import { pumpStream, streamSink } from '../splice-stream.ts';
@@ -23,6 +24,8 @@ export interface BytePort {
   start(early: Buffer): void;
   /** Reads on after `onBytes` said false. */
   resume(): void;
+  /** Sends the last bytes and closes; what still comes is dropped. Nothing else may be written. */
+  close(last: Buffer, timeout_ms: number): Promise<void>;
 }
 
 /** Takes a stream over, paused, for as long as it lives. Nothing is read, and nobody hears of its end, before `start`. */
@@ -44,6 +47,11 @@ export async function openPort(stream: Duplex, raw: boolean, events: PortEvents)
     onReady: () => undefined,
     onError: () => undefined,
   };
+  const ended = new AbortController();
+  const onEnd = () => {
+    events.onEnd();
+    ended.abort();
+  };
   let closed = false;
   const close = (error?: Error) => {
     if (closed) return;
@@ -56,13 +64,17 @@ export async function openPort(stream: Duplex, raw: boolean, events: PortEvents)
     resume: () => {
       if (!stream.destroyed) inlet.onReady();
     },
+    close: (last, timeout_ms) => {
+      pump?.discard();
+      return closeGently(stream, last, timeout_ms, ended.signal);
+    },
     start: (early) => {
       if (stream.closed || stream.destroyed) return queueMicrotask(() => close());
       stream.once('close', () => close());
       if (early.length > 0) events.onBytes(early);
       // What that did may have ended it.
       if (stream.destroyed) return;
-      const heard = { count: () => undefined, onEnd: events.onEnd, onSourceError: close, onSinkError: () => undefined };
+      const heard = { count: () => undefined, onEnd, onSourceError: close, onSinkError: () => undefined };
       pump = direct ? pumpRaw(stream, inlet, heard) : pumpStream(stream, inlet, undefined, heard);
     },
   };

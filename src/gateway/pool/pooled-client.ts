@@ -58,6 +58,8 @@ export class PooledClient implements Borrower {
   /** The client has said that it leaves, or has closed its half. */
   #leaving = false;
   #ended = false;
+  /** What it is told when it has no server connection any more. */
+  #draining: Refusal | undefined;
   #silence: NodeJS.Timeout | undefined;
 
   constructor(options: PooledClientOptions) {
@@ -66,7 +68,7 @@ export class PooledClient implements Borrower {
   }
 
   /**
-   * Serves the stream, paused, until the client has left or has to go. The stream is not closed then.
+   * Serves the stream, paused, until the client has left or has to go. The stream is left to `close`.
    * @param early what the client had sent already
    */
   async serve(stream: Duplex, early: Buffer): Promise<PooledEnd> {
@@ -80,9 +82,20 @@ export class PooledClient implements Borrower {
     return this.#done.promise;
   }
 
+  /** Tells the client a last thing, after `serve`, and closes the stream. */
+  async close(last: Buffer, timeout_ms: number): Promise<void> {
+    await this.#port!.close(last, timeout_ms);
+  }
+
   /** Ends the connection from our side. */
   stop(refusal: Refusal): void {
     this.#end({ side: 'server', refusal, abandoned: false });
+  }
+
+  /** Ends the connection from our side as soon as everything is answered and no transaction is open. */
+  drain(refusal: Refusal): void {
+    this.#draining = refusal;
+    if (!this.#server) this.stop(refusal);
   }
 
   /** Asks the server to end what it does for this client; nothing when it does nothing for it at this moment. */
@@ -200,6 +213,7 @@ export class PooledClient implements Borrower {
     const server = this.#server!;
     this.#server = undefined;
     this.#options.pool.giveBack(server);
+    if (this.#draining) this.stop(this.#draining);
   }
 
   onServerBytes(bytes: Buffer): boolean {

@@ -6,7 +6,6 @@ import { cstring, message } from '../../wire/message.ts';
 import type { ScramKeys } from '../../wire/scram.ts';
 import type { ByteChannel } from '../byte-channel.ts';
 import type { CancelTarget } from '../cancel-query.ts';
-import { closeGently } from '../close-gently.ts';
 import { type ConnectionRecord, recordError } from '../connection-record.ts';
 import type { EndpointEntry, Waker } from '../contract.ts';
 import { ClientGone, Refusal, refusalResponse } from '../refusal.ts';
@@ -22,6 +21,8 @@ export interface PooledContext {
   readonly cancelKeys: CancelKeys<CancelTarget>;
   readonly timeouts: { readonly half_close_timeout_ms: number; readonly linger_timeout_ms: number };
   readonly raw_splice: boolean;
+  /** Aborts when clients have to end as soon as they are in no transaction. */
+  readonly draining: AbortSignal;
   readonly stopping: AbortSignal;
 }
 
@@ -56,7 +57,7 @@ export async function servePooled(
   const pool = context.pools.find({ entry, user, database, keys, parameters: fixed });
   pool.hold();
   try {
-    const signal = AbortSignal.any([context.stopping, channel.gone]);
+    const signal = AbortSignal.any([context.draining, channel.gone]);
     const started = performance.now();
     const reported = await welcome(pool, tracked, signal, () => undefined);
     record.connect_ms += performance.now() - started;
@@ -129,10 +130,12 @@ async function serveReady(
   const issued = context.cancelKeys.issue({ cancel: () => client.cancel() }, version);
   const { stream } = channel;
   const early = channel.release();
+  const drain = () => client.drain(context.draining.reason);
   const stop = () => client.stop(context.stopping.reason);
   try {
     if (channel.gone.aborted) throw new ClientGone();
-    context.stopping.throwIfAborted();
+    context.draining.throwIfAborted();
+    context.draining.addEventListener('abort', drain, { once: true });
     context.stopping.addEventListener('abort', stop, { once: true });
     const statuses = Array.from(reported, ([name, value]) => parameterStatus(name, value));
     stream.write(Buffer.concat([...statuses, backendKeyData(issued), READY_FOR_QUERY]));
@@ -142,8 +145,9 @@ async function serveReady(
     else if (end.side === 'server') record.error_kind = 'compute';
     if (end.refusal) recordError(record, end.refusal);
     const last = end.refusal ? refusalResponse(end.refusal, record.session_id) : Buffer.alloc(0);
-    await closeGently(stream, last, context.timeouts.linger_timeout_ms);
+    await client.close(last, context.timeouts.linger_timeout_ms);
   } finally {
+    context.draining.removeEventListener('abort', drain);
     context.stopping.removeEventListener('abort', stop);
     issued.release();
   }

@@ -1,0 +1,3 @@
+import { runGatewayWorker } from '../src/main/gateway-worker.ts';
+
+await runGatewayWorker();
