@@ -37,6 +37,9 @@ export async function drain(
   const done = Promise.race([ended, late]).finally(() => over.abort());
   while (!over.signal.aborted) {
     await Promise.race([sessions.endIdle(waker), done]);
-    await Promise.race([delay(limits.drain_interval_ms, undefined, { signal: over.signal }).catch(() => undefined), done]);
+    await Promise.race([
+      delay(limits.drain_interval_ms, undefined, { signal: over.signal }).catch(() => undefined),
+      done,
+    ]);
   }
 }

@@ -16,7 +16,6 @@ interface Hashing {
   readonly hashing: <T>(work: () => Promise<T>) => Promise<T>;
 }
 
-const PASSWORD_WRONG = '28P01';
 const NAME_CHARACTERS = 64;
 
 /**
@@ -62,8 +61,9 @@ export class LoginGuard {
   }
 
   /**
-   * Lets a client try to prove who it is. Throws a Refusal instead when there were too many wrong passwords, from its address or
-   * at the endpoint; also in the middle, for those that wait for their turn to be hashed.
+   * Lets a client try to prove who it is. Throws a Refusal instead when there were too many guesses from its address or at
+   * the endpoint: wrong passwords, and tokens where none are taken. Also in the middle, for those that wait for their turn
+   * to be hashed.
    *
    * @param target the endpoint or branch; undefined when only the password tells
    */
@@ -100,7 +100,7 @@ export class LoginGuard {
       this.#welcomePair(pair);
       return outcome;
     } catch (error) {
-      if (error instanceof Refusal && error.code === PASSWORD_WRONG) fail();
+      if (error instanceof Refusal && error.guess) fail();
       throw error;
     }
   }

@@ -13,12 +13,14 @@ export class Refusal extends Error {
   readonly hint: string | undefined;
   /** Over HTTP, where the kind does not tell. */
   readonly http_status: number | undefined;
+  /** Somebody tried to get in who may be guessing. */
+  readonly guess: boolean;
 
   constructor(
     kind: ErrorKind,
     code: string,
     message: string,
-    options: ErrorOptions & { hint?: string; http_status?: number } = {},
+    options: ErrorOptions & { hint?: string; http_status?: number; guess?: true } = {},
   ) {
     super(message, options);
     this.name = 'Refusal';
@@ -26,6 +28,7 @@ export class Refusal extends Error {
     this.code = code;
     this.hint = options.hint;
     this.http_status = options.http_status;
+    this.guess = options.guess ?? false;
   }
 }
 
@@ -86,7 +89,8 @@ export const refusals = {
     }),
   replicationOfPast: () => new Refusal('user', '0A000', 'The past of a branch cannot be replicated from.'),
   userMissing: () => new Refusal('user', '28000', "Parameter 'user' is missing in startup packet."),
-  passwordWrong: (user: string) => new Refusal('user', '28P01', `password authentication failed for user '${user}'`),
+  passwordWrong: (user: string) =>
+    new Refusal('user', '28P01', `password authentication failed for user '${user}'`, { guess: true }),
   proxyHeaderMalformed: (problem: string) =>
     new Refusal('user', '08P01', `The header of the PROXY protocol cannot be read: ${problem}.`),
   proxyHeaderMissing: () =>
@@ -129,6 +133,10 @@ export const refusals = {
   tokensNotTaken: () =>
     new Refusal('user', '0A000', 'Tokens are not taken here: give a password in the connection string.'),
   tokenInvalid: (reason: string) => new Refusal('user', '28000', `the token is not valid: ${reason}`),
+  tokenOfNobody: () =>
+    new Refusal('user', '28000', 'the token is not valid: nobody is known whose tokens are taken here', {
+      guess: true,
+    }),
   tokenRoleWithoutKeys: (user: string) =>
     new Refusal('user', '28000', `The role '${user}' cannot log in by a token.`, {
       hint: 'It may not log in, or its password is not stored: reset it through the API, or have the role made with the issuer.',
@@ -147,7 +155,7 @@ export const refusals = {
     new Refusal('ratelimit', '53300', 'Too many connections from this address. Please try again later.'),
   tooManyFailedLogins: () =>
     new Refusal('ratelimit', '53400', 'Too many failed logins. Please try again later.', {
-      hint: 'Clients at this address, or many elsewhere at this endpoint, keep on giving a wrong password.',
+      hint: 'Clients at this address, or many elsewhere at this endpoint, keep on giving a wrong password, or tokens where none are taken.',
     }),
   endpointDisabled: (id: string) =>
     new Refusal('user', '55000', `endpoint is disabled: '${id}'`, { hint: 'Enable the endpoint and connect again.' }),

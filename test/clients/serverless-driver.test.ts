@@ -306,7 +306,7 @@ describe('the serverless driver', { timeout: 300_000 }, () => {
     });
     assert.deepEqual(await neon(uri)`SELECT 1 AS one`, [{ one: 1 }]);
     const withToken = neon(uri.replace(/:[^:@]*@/, '@'), { authToken: 'none' });
-    await assert.rejects(withToken`SELECT 1`, /the token is not valid: it is malformed/);
+    await assert.rejects(withToken`SELECT 1`, /the token is not valid/);
     // Without the option the host alone tells.
     uri = uri.replace(/\?.*/, '');
     await withPool(async (pool) => assert.deepEqual((await pool.query('SELECT 2 AS two')).rows, [{ two: 2 }]));

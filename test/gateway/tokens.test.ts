@@ -86,6 +86,17 @@ async function signByPublicKey(): Promise<string> {
 const as = (user: string) => `postgresql://${user}@localhost/neondb?options=endpoint%3D${ENDPOINT}`;
 const ask = (authToken: string, uri = as(ROLE)) => neon(uri, { authToken })`SELECT current_user AS name`;
 
+/** A gateway of other bounds, and what it says to a token: 200, or the code of the error. */
+async function openOther(options: Partial<GatewayOptions>) {
+  const other = await openHttpDoor(await gated.openGateway(options));
+  const answer = async (authorization: string, uri = as(ROLE)) => {
+    const headers = { 'neon-connection-string': uri, authorization: `Bearer ${authorization}` };
+    const said = await fetch(`${other.url}/sql`, { method: 'POST', body: '{"query":""}', headers });
+    return said.status === 200 ? 200 : (await said.json()).code;
+  };
+  return { answer, [Symbol.asyncDispose]: () => other[Symbol.asyncDispose]() };
+}
+
 describe('a token', () => {
   it('lets in who shows it as the role of the connection string, signed by RSA or on P-256', async () => {
     for (const kid of ['rsa', 'ec']) assert.deepEqual(await ask(await sign({ kid })), [{ name: ROLE }]);
@@ -156,6 +167,15 @@ describe('a token', () => {
     await assert.rejects(ask(token, as(ROLE).replace(ENDPOINT, 'ep-nowhere-oak-a1b2c3d4')), message);
   });
 
+  it('that keeps on coming where none is taken is counted like a wrong password', async () => {
+    const limits = { failed_logins_per_pair_burst: 3, failed_logins_per_pair_per_second: 0 };
+    await using other = await openOther({ limits });
+    const token = await sign({ kid: 'rsa' });
+    const nowhere = as('somebody_else');
+    for (let count = 0; count < 3; count++) assert.equal(await other.answer(token, nowhere), '28000');
+    assert.equal(await other.answer(token, nowhere), '53400');
+  });
+
   it('does not go with a password', async () => {
     await assert.rejects(ask(await sign({ kid: 'rsa' }), as(`${ROLE}:${encodeURIComponent(PASSWORD)}`)), /not both/);
   });
@@ -214,17 +234,6 @@ describe('what a token says', () => {
 });
 
 describe('the keys of an issuer', () => {
-  /** A gateway of other bounds, and what it says to a token: 200, or the code of the error. */
-  async function openOther(options: Partial<GatewayOptions>) {
-    const other = await openHttpDoor(await gated.openGateway(options));
-    const answer = async (authorization: string) => {
-      const headers = { 'neon-connection-string': as(ROLE), authorization: `Bearer ${authorization}` };
-      const said = await fetch(`${other.url}/sql`, { method: 'POST', body: '{"query":""}', headers });
-      return said.status === 200 ? 200 : (await said.json()).code;
-    };
-    return { answer, [Symbol.asyncDispose]: () => other[Symbol.asyncDispose]() };
-  }
-
   it('may change: tokens of the new one are taken, and no more of the old one', async () => {
     issuer = await freshIssuer();
     await using other = await openOther({ limits: { token_keys_cooldown_ms: 0 } });

@@ -50,8 +50,8 @@ export class TokenVerifier {
    * else's tokens.
    */
   async verify(token: string, issuers: readonly TokenIssuer[]): Promise<string> {
+    if (issuers.length === 0) throw refusals.tokenOfNobody();
     if (typeof readHeader(token).kid !== 'string') throw refusals.tokenInvalid('it names no key (`kid`)');
-    if (issuers.length === 0) throw refusals.tokenInvalid('nobody is known whose tokens are taken here');
     try {
       await Promise.any(issuers.map((issuer) => this.#verifyBy(token, issuer)));
     } catch (error) {
