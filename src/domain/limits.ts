@@ -139,6 +139,11 @@ export const LIMITS = {
   /** and again after a failure. */
   token_keys_retry_ms: 5_000,
   token_clock_skew_seconds: 30,
+  /** Endpoints that have metrics of their own, and how long after their last client; the rest is `other`. */
+  measured_endpoints: 1_000,
+  measured_idle_ms: 900_000,
+  /** Entries in a list of connections. */
+  connections_listed: 1_000,
   cancel_keys: 200_000,
   cancel_timeout_ms: 5_000,
   /** A gateway that stops lets transactions go on for so long, */

@@ -11,7 +11,11 @@ import type { BranchRoute } from './route.ts';
 
 /** Where the time went, in milliseconds; added to as the connection goes on. */
 export interface ConnectTimes {
+  /** From the request of a start until the compute is said to run; for the past, until there is a copy. */
   wake_ms: number;
+  /** Attempts that found no server that lets anybody in, and the pauses between them. */
+  start_ms: number;
+  /** The attempt that succeeded. */
   connect_ms: number;
 }
 
@@ -40,16 +44,20 @@ export async function connectCompute(
   let failure: unknown;
   let awake = entry.state !== 'stopping';
   for (let attempt = 0; attempt < LIMITS.connect_attempts; attempt++) {
-    if (pauseMs(attempt) > 0) await untilAborted(pause(pauseMs(attempt)), signal);
+    if (pauseMs(attempt) > 0) await timed(times, 'start_ms', () => untilAborted(pause(pauseMs(attempt)), signal));
     if (!awake) await timed(times, 'wake_ms', () => wake(id, waker, signal));
+    const begun = performance.now();
     try {
-      const session = await timed(times, 'connect_ms', async () => {
-        const stream = await dial(id, waker, signal);
-        return stream && logInToCompute(stream, parameters, keys, signal);
-      });
-      if (session) return session;
+      const stream = await dial(id, waker, signal);
+      const session = stream && (await logInToCompute(stream, parameters, keys, signal));
+      if (session) {
+        times.connect_ms += performance.now() - begun;
+        return session;
+      }
+      times.start_ms += performance.now() - begun;
       awake = false;
     } catch (error) {
+      times.start_ms += performance.now() - begun;
       signal.throwIfAborted();
       const move = nextMove(error);
       if (move === 'fail') throw isForClient(error) ? error : refusals.computeUnreachable(error);

@@ -11,6 +11,9 @@ export interface GatewayLogger {
   error(fields: object, message: string): void;
 }
 
+/** Why a connection ended: its client left in order, or as for errors. */
+export type EndReason = 'client' | ErrorKind;
+
 /** How clients come. */
 export type Protocol = 'tcp' | 'websocket' | 'http';
 
@@ -32,7 +35,12 @@ export interface ConnectionRecord extends ConnectTimes, SpliceCounters {
   error_code?: string;
   error_message?: string;
   error_cause?: string;
+  /** Why it ended; of sessions, and of what was refused. */
+  reason?: EndReason;
   authentication_ms?: number;
+  /** How long it waited for server connections of a pool in all, once it had logged in. */
+  wait_ms: number;
+  readonly connected_at: Date;
   /** Bytes were spliced between the client and a compute. */
   connected: boolean;
   total_ms: number;
@@ -46,7 +54,10 @@ export function newRecord(peer: string | undefined, protocol: Protocol): Connect
     peer,
     protocol,
     wake_ms: 0,
+    start_ms: 0,
     connect_ms: 0,
+    wait_ms: 0,
+    connected_at: new Date(),
     bytes_in: 0,
     bytes_out: 0,
     connected: false,
@@ -77,7 +88,9 @@ export function logRecord(logger: GatewayLogger, record: ConnectionRecord): void
   const level = record.error_kind && WARNED.has(record.error_kind) ? 'warn' : 'info';
   const rounded = {
     wake_ms: round(record.wake_ms),
+    start_ms: round(record.start_ms),
     connect_ms: round(record.connect_ms),
+    wait_ms: round(record.wait_ms),
     total_ms: round(record.total_ms),
   };
   const authentication_ms = record.authentication_ms === undefined ? undefined : round(record.authentication_ms);

@@ -1,5 +1,6 @@
 import type { EndpointId } from '../domain/ids.ts';
 import type { ConnectionRecord } from './connection-record.ts';
+import { Measures, type MeasuresOptions } from './measures.ts';
 import { refusals } from './refusal.ts';
 
 export type Admission = 'admitted' | 'refused' | 'dropped';
@@ -15,9 +16,15 @@ export interface SessionKind {
 
 const SHARES_SERVERS: SessionKind = { pooled: true, pool_servers: 0 };
 
+interface ConnectionLimits extends MeasuresOptions {
+  readonly unauthenticated_connections: number;
+  readonly sessions_per_endpoint: number;
+}
+
 /** Counts a gateway's connections and keeps them within bounds. */
 export class Connections {
-  readonly #limits: { readonly unauthenticated_connections: number; readonly sessions_per_endpoint: number };
+  readonly measures: Measures;
+  readonly #limits: ConnectionLimits;
   readonly #unauthenticated = new Set<ConnectionRecord>();
   readonly #endpoints = new Map<ConnectionRecord, EndpointId>();
   readonly #sessions = new Map<EndpointId, number>();
@@ -26,8 +33,9 @@ export class Connections {
   readonly #directRecords = new Set<ConnectionRecord>();
   readonly #open = new Set<Promise<void>>();
 
-  constructor(limits: { readonly unauthenticated_connections: number; readonly sessions_per_endpoint: number }) {
+  constructor(limits: ConnectionLimits) {
     this.#limits = limits;
+    this.measures = new Measures(limits);
   }
 
   /** Keeps a connection's promise until it settles. */
@@ -40,7 +48,10 @@ export class Connections {
   admit(record: ConnectionRecord): Admission {
     const bound = this.#limits.unauthenticated_connections;
     const waiting = this.#unauthenticated.size;
-    if (waiting >= 2 * bound) return 'dropped';
+    if (waiting >= 2 * bound) {
+      this.measures.dropped();
+      return 'dropped';
+    }
     this.#unauthenticated.add(record);
     return waiting >= bound ? 'refused' : 'admitted';
   }
@@ -62,9 +73,13 @@ export class Connections {
       this.#directRecords.add(record);
       this.#direct.set(id, this.directCount(id) + 1);
     }
+    this.measures.entered(record, id);
   }
 
+  /** Its record is complete, but for what is added here: why it ended. */
   ended(record: ConnectionRecord): void {
+    record.reason = record.error_kind ?? record.reason ?? (record.connected ? 'client' : undefined);
+    this.measures.ended(record);
     this.#unauthenticated.delete(record);
     const id = this.#endpoints.get(record);
     if (id === undefined) return;
@@ -80,6 +95,11 @@ export class Connections {
   /** Sessions of direct hosts. */
   directCount(id: EndpointId): number {
     return this.#direct.get(id) ?? 0;
+  }
+
+  /** Connections that have been let in; `direct` ones have, or wait for, a session of the server to themselves. */
+  *open(): Iterable<{ readonly record: ConnectionRecord; readonly id: EndpointId; readonly direct: boolean }> {
+    for (const [record, id] of this.#endpoints) yield { record, id, direct: this.#directRecords.has(record) };
   }
 
   async allEnded(): Promise<void> {

@@ -2,9 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, isIPv6, type Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { EndpointConnections } from '../domain/endpoint-connections.ts';
 import type { EndpointId } from '../domain/ids.ts';
 import { loopbackJwks } from '../domain/jwks-url.ts';
 import { LIMITS } from '../domain/limits.ts';
+import type { Sample } from '../watch/sample.ts';
 import type { BackendKey } from '../wire/backend-messages.ts';
 import { CancelKeys, cancelSlot } from '../wire/cancel-keys.ts';
 import type { CancelTarget } from './cancel-query.ts';
@@ -14,6 +16,7 @@ import { type ConnectionRecord, type GatewayLogger, logRecord, newRecord, record
 import { Connections } from './connections.ts';
 import type { Directory, GatewayPeers, TokenDirectory, Waker } from './contract.ts';
 import { DirectSessions, drain } from './drain.ts';
+import { viewEndpoint } from './endpoint-view.ts';
 import { type ReceiveOpening, receiveFromSocket } from './handshake.ts';
 import { type UpgradeHandler, webSockets } from './http/serve-web-sockets.ts';
 import { type SqlHandler, sqlHandler } from './http/sql-handler.ts';
@@ -23,6 +26,7 @@ import { peerOf } from './peer.ts';
 import { Pools } from './pool/pools.ts';
 import { type ProxyRules, receiveBehindProxy } from './proxy-protocol.ts';
 import { refusalResponse, refusals } from './refusal.ts';
+import { gatewaySamples } from './samples.ts';
 import { type ConnectionContext, serveConnection } from './serve-connection.ts';
 import { turnstile } from './turnstile.ts';
 import { VerifiedPasswords } from './verified-passwords.ts';
@@ -70,6 +74,8 @@ export type GatewayLimits = GuardLimits & {
     | 'linger_timeout_ms'
     | 'unauthenticated_connections'
     | 'sessions_per_endpoint'
+    | 'measured_endpoints'
+    | 'measured_idle_ms'
     | 'pool_wait_notice_ms'
     | 'pool_wait_timeout_ms'
     | 'pool_server_idle_ms'
@@ -86,6 +92,10 @@ export interface Gateway {
   readonly request: SqlHandler;
   /** Clients of an endpoint that have logged in and are still connected, those that wait for its wake included. */
   sessionCount(id: EndpointId): number;
+  /** Who is connected to an endpoint; each list has `limit` entries at most. */
+  connectionsOf(id: EndpointId, limit: number): EndpointConnections;
+  /** What is measured, read at this moment. */
+  samples(): Sample[];
   /** Cancels what a key of this gateway stands for. Never throws. */
   cancel(key: BackendKey): Promise<void>;
   /**
@@ -159,7 +169,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     addresses: servers.map((server) => server.address() as AddressInfo),
     upgrade,
     request,
-    sessionCount: (id) => connections.sessionCount(id),
+    ...views(connections, pools),
     cancel: async (key) => shared.cancelKeys.find(key)?.cancel(),
     async stop({ drain: gently = false } = {}) {
       for (const server of servers) server.close();
@@ -171,6 +181,16 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     },
   };
 }
+
+/** What a gateway tells of itself. */
+const views = (
+  connections: Connections,
+  pools: Pools,
+): Pick<Gateway, 'sessionCount' | 'connectionsOf' | 'samples'> => ({
+  sessionCount: (id) => connections.sessionCount(id),
+  connectionsOf: (id, limit) => viewEndpoint(id, limit, { connections, pools }),
+  samples: () => gatewaySamples({ measures: connections.measures, connections, pools }),
+});
 
 /** What all connections use. */
 function shareContext(
@@ -185,6 +205,7 @@ function shareContext(
     ...{ directory: options.directory, waker: options.waker, limits, stopping },
     raw_splice: options.raw_splice ?? true,
     directSessions: (id) => connections.directCount(id),
+    measures: connections.measures,
   });
   return {
     directory: options.directory,
@@ -198,6 +219,7 @@ function shareContext(
     require_tls: options.require_tls,
     waker: options.waker,
     pools,
+    measures: connections.measures,
     guard: new LoginGuard(limits),
     cancelKeys,
     cancel: async (key: BackendKey) => {

@@ -26,6 +26,7 @@ import { withDeadline } from './deadline.ts';
 import type { DirectSessions } from './drain.ts';
 import type { Opening, ReceiveOpening } from './handshake.ts';
 import type { LoginGuard } from './login-guard.ts';
+import type { Measures } from './measures.ts';
 import { isLoopback } from './peer.ts';
 import type { Pools } from './pool/pools.ts';
 import { type PooledRequest, servePooled } from './pool/serve-pooled.ts';
@@ -52,6 +53,7 @@ export interface ConnectionContext extends AuthenticationContext {
     readonly archive_timeout_ms: number;
   };
   readonly raw_splice: boolean;
+  readonly measures: Measures;
   /** Aborts when nobody new is let in any more. */
   readonly draining: AbortSignal;
   /** Aborts when every connection has to end. */
@@ -135,6 +137,7 @@ async function serveClient(
   const { option, point } = request;
   const route = chooseRoute({ servername, option, point }, context.domain);
   record.endpoint_id = route && routeTarget(route);
+  record.pooled = route?.pooled;
   if (startup.negotiate) channel.write(negotiateProtocolVersion(startup.version, startup.unknown_options));
 
   const started = performance.now();
@@ -227,6 +230,7 @@ async function reachCompute(
     const entry = await find();
     using _told = tellOfArchive(channel, entry.endpoint_id, patience, context);
     const compute = await connectCompute({ entry, parameters, keys, times }, context.waker, signal);
+    context.measures.connected(record.endpoint_id, record);
     return { compute, endpoint_id: entry.endpoint_id };
   } catch (error) {
     // The compute knows another password than the directory does.
@@ -313,6 +317,7 @@ async function joinCompute(
       filter,
       raw: context.raw_splice,
     });
+    record.reason = end.side === 'client' ? 'client' : 'compute';
     if (end.error || end.abandoned) record.error_kind = end.side === 'client' ? 'clientdisconnect' : 'compute';
     if (end.error) record.error_message = end.error.message;
     if (context.draining.aborted) record.error_kind = 'shutdown';

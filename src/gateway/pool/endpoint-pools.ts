@@ -1,7 +1,9 @@
+import type { PoolView } from '../../domain/endpoint-connections.ts';
 import type { EndpointId } from '../../domain/ids.ts';
 import { LIMITS } from '../../domain/limits.ts';
 import { connectCompute, type Reach } from '../connect-compute.ts';
 import type { Directory, EndpointEntry, Waker } from '../contract.ts';
+import type { Measures } from '../measures.ts';
 import { ComputeRefusal, refusals } from '../refusal.ts';
 import { CodeWatch } from './code-watch.ts';
 import type { ServerWish } from './contract.ts';
@@ -24,6 +26,7 @@ export interface PoolsContext {
   readonly stopping: AbortSignal;
   /** Sessions of an endpoint that take a server connection each. */
   directSessions(id: EndpointId): number;
+  readonly measures: Measures;
 }
 
 type Wish = Omit<ServerWish, 'times' | 'onLongWait'>;
@@ -49,6 +52,10 @@ export class EndpointPools {
     return this.#taken;
   }
 
+  *views(): Iterable<PoolView> {
+    for (const pool of this.#pools.values()) yield pool.view();
+  }
+
   /** The pool for a wish, which `key` tells from others. */
   pool(key: string, wish: Wish): Pool {
     this.#entry = wish.entry;
@@ -67,6 +74,8 @@ export class EndpointPools {
   #hostOf(key: string, wish: Wish): PoolHost {
     const { pool_wait_notice_ms, pool_wait_timeout_ms, pool_server_idle_ms } = this.#context.limits;
     return {
+      role: wish.user,
+      database: wish.database,
       timeouts: {
         wait_notice_ms: pool_wait_notice_ms,
         wait_timeout_ms: pool_wait_timeout_ms,
@@ -88,6 +97,7 @@ export class EndpointPools {
       waiterLeft: () => {
         this.#waiting--;
       },
+      onWaited: (duration_ms) => this.#context.measures.waited(wish.entry.endpoint_id, duration_ms),
       onUnused: () => {
         this.#pools.delete(key);
         if (this.#pools.size === 0) this.#onUnused();
@@ -146,7 +156,7 @@ export class EndpointPools {
   }
 
   async #connect(wish: Wish, ...[onSlow, isWanted]: Parameters<PoolHost['connect']>): Promise<ServerConnection> {
-    const { directory, limits, raw_splice, stopping } = this.#context;
+    const { directory, limits, measures, raw_splice, stopping } = this.#context;
     const { waker } = this.#context;
     const wanted: Reach = { dial: (id) => waker.dial(id), wake: (...asked) => this.#wake(isWanted, ...asked) };
     const { endpoint_id } = wish.entry;
@@ -165,10 +175,12 @@ export class EndpointPools {
       if (!entry) throw refusals.endpointGone();
       if (entry.disabled) throw refusals.endpointDisabled(endpoint_id);
       const parameters = new Map([['user', wish.user], ['database', wish.database], ...wish.parameters]);
-      const times = { wake_ms: 0, connect_ms: 0 };
+      const times = { wake_ms: 0, start_ms: 0, connect_ms: 0 };
       const signal = AbortSignal.any([stopping, late.signal]);
       const session = await connectCompute({ entry, parameters, keys: wish.keys, times }, wanted, signal);
+      measures.connected(endpoint_id, times);
       const server = await ServerConnection.open(session, raw_splice);
+      server.opened_in = times;
       if (stopping.aborted) server.close();
       return server;
     } catch (error) {

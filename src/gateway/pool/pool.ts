@@ -1,3 +1,4 @@
+import type { PoolView } from '../../domain/endpoint-connections.ts';
 import { LIMITS } from '../../domain/limits.ts';
 import { ComputeRefusal, refusals } from '../refusal.ts';
 import type { CodeWatch } from './code-watch.ts';
@@ -8,7 +9,7 @@ import type { Parameters } from './tracked-parameters.ts';
 
 /** Somebody who waits for a server connection. Exactly one of `give` and `fail` is called, once, unless it stops waiting. */
 export interface Waiter {
-  give(server: ServerConnection): void;
+  give(server: ServerConnection, waited_ms: number): void;
   fail(error: unknown): void;
   /** Why it takes long; for the client. */
   tell(reason: string): void;
@@ -21,6 +22,8 @@ interface Waiting {
 
 /** What a pool needs of the endpoint that it belongs to. */
 export interface PoolHost {
+  readonly role: string;
+  readonly database: string;
   readonly timeouts: { readonly wait_notice_ms: number; readonly wait_timeout_ms: number; readonly idle_ms: number };
   /** Whether the code of the pool's database could leave something in a session. */
   readonly code: CodeWatch;
@@ -38,6 +41,8 @@ export interface PoolHost {
   /** A waiter more. Throws a Refusal when too many wait. */
   admitWaiter(): void;
   waiterLeft(): void;
+  /** Somebody has waited so long, and has a connection now or will get none. */
+  onWaited(duration_ms: number): void;
   onUnused(): void;
 }
 
@@ -80,6 +85,22 @@ export class Pool {
     return this.#waiting.size;
   }
 
+  /** Who has, or waits for, its connections at this moment. */
+  view(): PoolView {
+    let active = 0;
+    for (const server of this.#servers) if (server.borrower) active++;
+    const waiting = this.#waiting.size;
+    const [longest] = this.#waiting.values();
+    return {
+      role: this.#host.role,
+      database: this.#host.database,
+      // One that just logs in may hold the pool and wait as well.
+      clients: { active, waiting, idle: Math.max(0, this.#holders - active - waiting) },
+      servers: { in_use: this.#servers.size - this.#idle.length, idle: this.#idle.length, opening: this.#openings },
+      longest_wait_ms: longest ? performance.now() - longest.since : 0,
+    };
+  }
+
   /** The pool stays while it has holders. */
   hold(): void {
     this.#holders++;
@@ -111,6 +132,7 @@ export class Pool {
   /** Takes a connection back that is idle: nothing to be answered, no transaction. Its borrower has forgotten it. */
   giveBack(server: ServerConnection): void {
     server.borrower = undefined;
+    server.opened_in = undefined;
     if (server.closed) return;
     const { code } = this.#host;
     if (server.changed_code) code.expire();
@@ -200,14 +222,17 @@ export class Pool {
   #lend(server: ServerConnection): void {
     server.taint = TAINT.none;
     server.changed_code = false;
-    const next = this.#waiting.keys().next();
+    const now = performance.now();
+    const next = this.#waiting.entries().next();
     if (!next.done) {
-      this.#waiting.delete(next.value);
+      const [waiter, { since }] = next.value;
+      this.#waiting.delete(waiter);
       this.#host.waiterLeft();
-      next.value.give(server);
+      this.#host.onWaited(now - since);
+      waiter.give(server, now - since);
       return;
     }
-    server.idle_since = performance.now();
+    server.idle_since = now;
     this.#idle.push(server);
     this.#expiry ??= setTimeout(() => this.#expire(), this.#host.timeouts.idle_ms).unref();
     this.#noteUnused();
@@ -268,6 +293,7 @@ export class Pool {
       if (waited_ms >= timeout_ms) {
         this.#waiting.delete(waiter);
         this.#host.waiterLeft();
+        this.#host.onWaited(waited_ms);
         waiter.fail(refusals.poolWaitTimeout(timeout_ms));
       } else if (waited_ms >= wait_notice_ms && !waiting.told) {
         waiting.told = true;

@@ -18,7 +18,7 @@ export interface PooledClientOptions {
   /** What the client keeps for itself. */
   readonly parameters: Parameters;
   readonly waker: Waker;
-  readonly counters: SpliceCounters;
+  readonly counters: SpliceCounters & { wait_ms: number };
   readonly half_close_timeout_ms: number;
   readonly raw_splice: boolean;
 }
@@ -180,7 +180,10 @@ export class PooledClient implements Borrower {
 
   #wait(): void {
     this.#waiter = {
-      give: (server) => this.#onServer(server),
+      give: (server, waited_ms) => {
+        this.#options.counters.wait_ms += waited_ms;
+        this.#onServer(server);
+      },
       fail: (error) => {
         this.#waiter = undefined;
         this.#fail(error);

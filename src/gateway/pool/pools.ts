@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { PoolView } from '../../domain/endpoint-connections.ts';
 import type { EndpointId } from '../../domain/ids.ts';
 import type { ScramKeys } from '../../wire/scram.ts';
 import type { ServerLease, ServerPools, ServerWish } from './contract.ts';
@@ -37,6 +38,14 @@ export class Pools implements ServerPools {
       return await borrow(pool, { tracked, wish, waker: this.#context.waker, signal });
     } finally {
       wish.times.connect_ms += performance.now() - started;
+    }
+  }
+
+  /** What every pool has at this moment, or every pool of one endpoint. */
+  *views(only?: EndpointId): Iterable<readonly [EndpointId, PoolView]> {
+    for (const [id, endpoint] of this.#endpoints) {
+      if (only !== undefined && id !== only) continue;
+      for (const view of endpoint.views()) yield [id, view];
     }
   }
 

@@ -6,6 +6,7 @@ import { cstring, message } from '../../wire/message.ts';
 import type { ScramKeys } from '../../wire/scram.ts';
 import type { ByteChannel } from '../byte-channel.ts';
 import type { CancelTarget } from '../cancel-query.ts';
+import type { ConnectTimes } from '../connect-compute.ts';
 import { type ConnectionRecord, recordError } from '../connection-record.ts';
 import type { EndpointEntry, Waker } from '../contract.ts';
 import { ClientGone, Refusal, refusalResponse } from '../refusal.ts';
@@ -13,6 +14,7 @@ import { waitForServer } from './lease.ts';
 import type { Pool } from './pool.ts';
 import { PooledClient } from './pooled-client.ts';
 import type { Pools } from './pools.ts';
+import type { ServerConnection } from './server-connection.ts';
 import { type Parameters, setParameters, splitParameters } from './tracked-parameters.ts';
 
 export interface PooledContext {
@@ -58,9 +60,7 @@ export async function servePooled(
   pool.hold();
   try {
     const signal = AbortSignal.any([context.draining, channel.gone]);
-    const started = performance.now();
-    const reported = await welcome(pool, tracked, signal, () => undefined);
-    record.connect_ms += performance.now() - started;
+    const reported = await welcome(pool, tracked, { times: record, signal });
     await serveReady(channel, request, reported, { pool, endpoint_id: entry.endpoint_id, record, context });
   } finally {
     pool.letGo();
@@ -74,12 +74,13 @@ export async function servePooled(
 async function welcome(
   pool: Pool,
   tracked: Parameters,
-  signal: AbortSignal,
-  onLongWait: () => void,
+  { times, signal }: { times: ConnectTimes; signal: AbortSignal },
 ): Promise<Parameters> {
   const known = pool.greeting && recall(pool, tracked);
   if (known) return known;
-  const server = await waitForServer(pool, { wish: { onLongWait }, signal });
+  const started = performance.now();
+  const server = await waitForServer(pool, { wish: {}, signal });
+  addTimes(times, performance.now() - started, server);
   const sql = setParameters(tracked, server.parameters);
   if (sql !== undefined) {
     // A frozen server answers nothing; without it the question fails.
@@ -93,6 +94,16 @@ async function welcome(
   }
   pool.giveBack(server);
   return recall(pool, tracked) ?? new Map([...pool.greeting!, ...tracked]);
+}
+
+/** Of the time that somebody waited for a connection, what its opening took; that may have begun for others. */
+function addTimes(times: ConnectTimes, waited_ms: number, server: ServerConnection): void {
+  const { wake_ms = 0, start_ms = 0 } = server.opened_in ?? {};
+  const woken_ms = Math.min(wake_ms, waited_ms);
+  const started_ms = Math.min(start_ms, waited_ms - woken_ms);
+  times.wake_ms += woken_ms;
+  times.start_ms += started_ms;
+  times.connect_ms += waited_ms - woken_ms - started_ms;
 }
 
 function recall(pool: Pool, tracked: Parameters): Parameters | undefined {

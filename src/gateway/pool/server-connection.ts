@@ -5,6 +5,7 @@ import { query } from '../../wire/frontend-messages.ts';
 import { ProtocolError } from '../../wire/message.ts';
 import { closeStatement, parseStatement } from '../../wire/statement-messages.ts';
 import type { ComputeSession } from '../compute-login.ts';
+import type { ConnectTimes } from '../connect-compute.ts';
 import { type BytePort, openPort } from './byte-port.ts';
 import { UNREAD } from './judge-text.ts';
 import { AWAITED, type Awaited, Outstanding } from './outstanding.ts';
@@ -83,6 +84,8 @@ export class ServerConnection {
   /** Cancels on their way; until they are done nobody else gets the connection. */
   readonly cancels = new Set<Promise<void>>();
   idle_since = 0;
+  /** How long it took to be opened, until the first who got it has given it back. */
+  opened_in: ConnectTimes | undefined;
   closed = false;
   /** Called once when it ends while nobody has it. */
   onGone: () => void = () => undefined;
