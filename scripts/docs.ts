@@ -4,6 +4,7 @@ import { ERRORS, type ErrorKind } from '../src/domain/errors.ts';
 import { OPERATION_KINDS, type OperationKind } from '../src/domain/operation-kinds.ts';
 import { PG_SETTINGS, type PgSettingType } from '../src/domain/pg-settings.ts';
 import { SETTINGS, type Setting, type SettingName, settingFlag, settingVariable } from '../src/domain/settings.ts';
+import { METRICS, type MetricKind } from '../src/watch/metric-table.ts';
 
 /**
  * Writes the tables of the documents from the tables of the product: `npm run docs`. A document marks the place with
@@ -86,6 +87,16 @@ function pgSettingsTable(): string {
   return table(['Name', 'Value', 'Takes effect'], rows);
 }
 
+function metricsTable(): string {
+  const rows = Object.entries(METRICS).map(([name, { type, help, labels }]: [string, MetricKind]) => [
+    `\`${name}\``,
+    type,
+    labels.map((label) => `\`${label}\``).join(', '),
+    help,
+  ]);
+  return table(['Name', 'Type', 'Labels', 'What it says'], rows);
+}
+
 interface GeneratedPart {
   readonly path: string;
   readonly name: string;
@@ -95,6 +106,7 @@ interface GeneratedPart {
 /** Every generated part with the document it belongs to. */
 export function generatedParts(): GeneratedPart[] {
   return [
+    { path: 'docs/gateway.md', name: 'metrics', text: metricsTable() },
     { path: 'docs/settings.md', name: 'settings', text: settingsTable() },
     { path: 'docs/errors.md', name: 'errors', text: errorsTable() },
     { path: 'docs/operations.md', name: 'operations', text: operationsTable() },

@@ -1,4 +1,5 @@
 import type { Vault } from '../domain/credentials.ts';
+import type { ConnectionsReader } from '../domain/endpoint-connections.ts';
 import type { HistoryReader } from '../domain/history.ts';
 import type { SchemaReader } from '../domain/schema.ts';
 import type { Store } from '../store/connection.ts';
@@ -32,4 +33,6 @@ export interface ActionContext {
   readonly history: HistoryReader;
   /** Absent where no computes can be reached. */
   readonly schemas?: SchemaReader;
+  /** Absent where no gateway serves beside the API. */
+  readonly connections?: ConnectionsReader;
 }

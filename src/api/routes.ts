@@ -3,6 +3,7 @@ import { apiKeyRoutes } from './routes/api-keys.ts';
 import { backupScheduleRoutes } from './routes/backup-schedules.ts';
 import { branchRoutes } from './routes/branches.ts';
 import { connectionUriRoutes } from './routes/connection-uri.ts';
+import { connectionRoutes } from './routes/connections.ts';
 import { databaseRoutes } from './routes/databases.ts';
 import { endpointRoutes } from './routes/endpoints.ts';
 import { jwksRoutes } from './routes/jwks.ts';
@@ -28,6 +29,7 @@ export const ROUTES: readonly Route[] = [
   ...snapshotRoutes,
   ...backupScheduleRoutes,
   ...endpointRoutes,
+  ...connectionRoutes,
   ...schemaRoutes,
   ...roleRoutes,
   ...databaseRoutes,

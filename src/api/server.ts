@@ -27,12 +27,14 @@ import type { ActionContext } from '../actions/context.ts';
 import { KeyUse } from '../actions/key-use.ts';
 import { CoppiceError } from '../domain/errors.ts';
 import { LIMITS } from '../domain/limits.ts';
+import type { Metrics } from '../watch/metrics.ts';
 import { authenticate } from './authenticate.ts';
 import { allowOrigins } from './cors.ts';
 import { answerUnreadable, sendError } from './errors.ts';
 import { PERMISSIONS, type Permission } from './permissions.ts';
 import type { Route, RouteInput, RouteSchema } from './route.ts';
 import { addHealthRoutes } from './routes/health.ts';
+import { addMetricsRoute } from './routes/metrics.ts';
 import { ROUTES } from './routes.ts';
 import { ErrorBody } from './schemas/error.ts';
 import { addJsonParser, validatorCompiler } from './validation.ts';
@@ -44,6 +46,8 @@ export interface ApiOptions {
   /** True once projects can be created: what /readyz says. */
   readonly ready: () => boolean;
   readonly logger: FastifyBaseLogger;
+  /** What /metrics shows; it is not served without. */
+  readonly metrics?: Metrics;
   /** Origins of browsers that may call; none by default. */
   readonly allowed_origins?: readonly string[];
 }
@@ -59,6 +63,25 @@ declare module 'fastify' {
 
 /** Builds the server; the caller listens and closes. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
+  const app = createBase(options, refuseUnknown);
+  await app.register(async (api) => addApiRoutes(api, options.context), { prefix: API_PREFIX });
+  await app.ready();
+  return app;
+}
+
+/** What a process without the API serves: whether it lives, and what it measures. */
+export async function createStatusServer(options: ApiOptions): Promise<FastifyInstance> {
+  const app = createBase(options, () => {
+    throw new CoppiceError('route_not_found');
+  });
+  await app.ready();
+  return app;
+}
+
+function createBase(
+  options: ApiOptions,
+  refuse: (request: FastifyRequest, reply: FastifyReply) => never,
+): FastifyInstance {
   const app: FastifyInstance = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
@@ -73,14 +96,14 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   });
   app.setValidatorCompiler(validatorCompiler);
   app.setErrorHandler(sendError);
-  app.setNotFoundHandler(refuseUnknown);
+  app.setNotFoundHandler(refuse);
   addJsonParser(app);
   app.decorateRequest('caller', undefined);
   app.decorateRequest('project_access', undefined);
   app.decorateRequest('prefetched', undefined);
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-request-id', request.id);
-    if (request.is404) refuseUnknown(request, reply);
+    if (request.is404) refuse(request, reply);
     if (request.url.includes('%00')) {
       throw new CoppiceError('invalid_request', { field: 'path', problem: 'must not contain a zero character' });
     }
@@ -90,8 +113,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   app.addHook('onResponse', logRequest);
   if (options.allowed_origins?.length) allowOrigins(app, options.allowed_origins);
   addHealthRoutes(app, options.ready);
-  await app.register(async (api) => addApiRoutes(api, options.context), { prefix: API_PREFIX });
-  await app.ready();
+  if (options.metrics) addMetricsRoute(app, options.context, options.metrics);
   return app;
 }
 

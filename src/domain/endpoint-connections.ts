@@ -47,6 +47,13 @@ export interface EndpointConnections {
   readonly sessions_total: number;
 }
 
+/**
+ * Asks the gateway who is connected. Handed in by `main`, since whoever asks does not know the gateway.
+ *
+ * @param limit of each list
+ */
+export type ConnectionsReader = (id: EndpointId, limit: number) => Promise<EndpointConnections>;
+
 /** What several know of one endpoint, as one view; lists have `limit` entries at most. */
 export function addConnections(parts: readonly EndpointConnections[], limit: number): EndpointConnections {
   const pools = addPools(parts.flatMap((part) => part.pools));

@@ -74,7 +74,7 @@ export const SETTINGS = {
     type: 'port',
     default: '7432',
     description:
-      'HTTP and HTTPS: the management API under `/api/v2`, SQL at `/sql` and in WebSockets, `/healthz` and `/readyz`. 0 picks a free port.',
+      'HTTP and HTTPS: the management API under `/api/v2`, SQL at `/sql` and in WebSockets, `/healthz`, `/readyz` and `/metrics`. 0 picks a free port.',
   },
   pg_port: {
     type: 'port',

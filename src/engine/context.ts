@@ -3,6 +3,7 @@ import type { ComputeDriver } from '../drivers/compute/contract.ts';
 import type { ObjectStore } from '../drivers/objects/contract.ts';
 import type { StorageDriver, VolumeRef } from '../drivers/storage/contract.ts';
 import type { Store } from '../store/connection.ts';
+import type { EndedOperations } from '../watch/ended-operations.ts';
 import type { Log } from '../watch/log-fields.ts';
 import type { ShippedArchive } from './shipping/shipped-archive.ts';
 
@@ -56,5 +57,6 @@ export interface EngineContext {
   readonly own_computes: ReadonlySet<string>;
   /** Resolves when whoever is in this process has heard of every change that was committed before. */
   readonly caughtUp: () => Promise<void>;
+  readonly ended_operations: EndedOperations;
   readonly logger: Log;
 }

@@ -68,7 +68,7 @@ async function runOperation(
   operation: OperationRow,
 ): Promise<boolean> {
   if (operation.status === 'cancelling') {
-    await endOperation(ctx.store, operation.id, 'cancelled');
+    await end(ctx, operation, 'cancelled');
     return true;
   }
   const kind = OPERATION_KINDS[operation.action];
@@ -78,11 +78,11 @@ async function runOperation(
     stopPoint(`${operation.action}:begin`);
     const outcome = await runners[operation.action](ctx, operation, signal);
     stopPoint(`${operation.action}:end`);
-    await endOperation(ctx.store, operation.id, outcome);
+    await end(ctx, operation, outcome);
     return true;
   } catch (error) {
     if (cancellation.signal.aborted) {
-      await endOperation(ctx.store, operation.id, 'cancelled');
+      await end(ctx, operation, 'cancelled');
       return true;
     }
     return await recordFailure(ctx, operation, error);
@@ -91,12 +91,18 @@ async function runOperation(
   }
 }
 
+async function end(ctx: EngineContext, operation: OperationRow, status: Outcome | 'cancelled'): Promise<void> {
+  await endOperation(ctx.store, operation.id, status);
+  ctx.ended_operations.note(operation, status);
+}
+
 async function recordFailure(ctx: EngineContext, operation: OperationRow, error: unknown): Promise<boolean> {
   const failures = operation.failures_count + 1;
   const fields = { operation_id: operation.id, action: operation.action, attempt: failures, err: error };
   if (failures >= OPERATION_KINDS[operation.action].attempts || !mayRetry(error)) {
     ctx.logger.error(fields, 'operation failed');
     await giveUp(ctx, operation, reasonFor(error));
+    ctx.ended_operations.note(operation, 'failed');
     return true;
   }
   const retry_at = new Date(Date.now() + retryDelayMs(failures));

@@ -1,18 +1,20 @@
-import Fastify, { type FastifyBaseLogger } from 'fastify';
+import type { FastifyBaseLogger } from 'fastify';
 import type { ActionContext } from '../actions/context.ts';
-import { createApi } from '../api/server.ts';
-import { LIMITS } from '../domain/limits.ts';
+import { createApi, createStatusServer } from '../api/server.ts';
+import type { ConnectionsReader } from '../domain/endpoint-connections.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { endIdleSessionsOf } from '../engine/end-idle-sessions.ts';
 import { learnOnDemand } from '../engine/learn.ts';
 import type { Change, ChangeListener } from '../store/changes.ts';
 import type { Log } from '../watch/log-fields.ts';
+import { createMetrics } from '../watch/metrics.ts';
 import type { BackendKey } from '../wire/backend-messages.ts';
 import { createDirectory } from './directory.ts';
 import { listenApi } from './listen-api.ts';
 import { mountGateway } from './mount-gateway.ts';
 import { type GateOptions, gatewayProcesses, openGate } from './open-gate.ts';
 import { createSchemaReader } from './schema-reader.ts';
+import { operationSamples, poolSamples } from './store-samples.ts';
 import { createTokenDirectory } from './token-directory.ts';
 import { createWaker, type ReachedComputes } from './waker.ts';
 
@@ -31,6 +33,7 @@ export interface Front {
 }
 
 interface FrontOptions extends GateOptions {
+  readonly store_pools: Parameters<typeof poolSamples>[0];
   readonly ready: () => boolean;
 }
 
@@ -60,8 +63,18 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     // Every log of ours is one of pino's, which is what Fastify takes.
     const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
     const schemas = createSchemaReader(waker);
-    const apiOptions = { context: { ...context, schemas }, ready: options.ready, logger: log };
-    const http = serves_api ? await createApi(apiOptions) : Fastify({ requestTimeout: LIMITS.request_timeout_ms });
+    const connections: ConnectionsReader | undefined =
+      gate && (async (id, limit) => gate.gateway.connectionsOf(id, limit));
+    const metrics = createMetrics([
+      () => gate?.gateway.samples() ?? [],
+      () => engine.ended_operations.samples(),
+      // First, so that the count of operations is not seen in it.
+      poolSamples(options.store_pools),
+      operationSamples(context.store, logger),
+    ]);
+    const apiContext = { ...context, schemas, connections };
+    const apiOptions = { context: apiContext, ready: options.ready, logger: log, metrics };
+    const http = await (serves_api ? createApi : createStatusServer)(apiOptions);
     if (gate) mountGateway(http.server, gate);
     listening = await listenApi(http, settings.listen, settings.api_port);
     undo.defer(() => listening?.close());

@@ -9,6 +9,7 @@ import { type Engine, startEngine } from '../engine/engine.ts';
 import { historyReader } from '../engine/history/reader.ts';
 import { DEFAULT_MAJOR, newestDistribution } from '../postgres/distributions.ts';
 import { type ChangeListener, listenForChanges } from '../store/changes.ts';
+import { EndedOperations } from '../watch/ended-operations.ts';
 import type { Log } from '../watch/log-fields.ts';
 import type { BackendKey } from '../wire/backend-messages.ts';
 import type { ChosenStorage } from './choose-storage.ts';
@@ -87,7 +88,8 @@ export async function startCoppice(given: Settings, { logger, progress, crew }: 
     undo.defer(() => engine!.stop());
   }
   let ready = false;
-  const frontOptions = { settings, logger, directory: directory.path, ready: () => ready, crew };
+  const store_pools = { intent: foundation.intent.pool, observed: foundation.observed.pool };
+  const frontOptions = { settings, logger, directory: directory.path, store_pools, ready: () => ready, crew };
   const front = await startFront(context, engineContext, frontOptions);
   undo.defer(() => front.stop());
   const listening = await listen(foundation, front, engine);
@@ -187,6 +189,7 @@ function engineContextOf(
     os_user: userInfo().username,
     own_computes: new Set([STORE_COMPUTE_ID]),
     caughtUp,
+    ended_operations: new EndedOperations(),
     logger: logger.child({ room: 'engine' }),
   };
 }

@@ -1,4 +1,6 @@
 import { sql } from 'kysely';
+import type { OperationAction, OperationStatus } from '../domain/operation-kinds.ts';
+import { oneOf } from './any-of.ts';
 import type { Store } from './connection.ts';
 
 /** How much of everything there is, for people. */
@@ -48,6 +50,18 @@ export async function countEverything(store: Store): Promise<Counts> {
       from endpoints where deleted_at is null and type = 'read_only' and observed_state in ('running', 'stopping')
     ) replicas`.execute(store);
   return rows[0]!;
+}
+
+/** How many operations have not ended, by what they do. */
+export async function countUnfinishedOperations(
+  store: Store,
+): Promise<{ action: OperationAction; status: OperationStatus; count: number }[]> {
+  return store
+    .selectFrom('operations')
+    .select(['action', 'status', (eb) => eb.fn.countAll<number>().as('count')])
+    .where('status', 'in', oneOf(['scheduling', 'running', 'cancelling']))
+    .groupBy(['action', 'status'])
+    .execute();
 }
 
 /** The storage pool as it was last seen. */

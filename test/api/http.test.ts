@@ -3,6 +3,8 @@ import type { AddressInfo } from 'node:net';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { after, before, describe, it } from 'node:test';
+import { createMetrics } from '../../src/watch/metrics.ts';
+import { addCallers } from '../support/api-callers.ts';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
 import { assertInContract } from '../support/openapi-contract.ts';
 
@@ -13,7 +15,11 @@ describe('the API over HTTP', () => {
   let ready = false;
   let base: string;
   before(async () => {
-    api = await startTestApi({ ready: () => ready, allowed_origins: ['https://console.example.test'] });
+    api = await startTestApi({
+      ready: () => ready,
+      allowed_origins: ['https://console.example.test'],
+      metrics: createMetrics([() => [{ name: 'coppice_store_waiting', labels: { pool: 'a "pool"' }, value: 3 }]]),
+    });
     await api.app.listen({ host: '127.0.0.1', port: 0 });
     base = `http://127.0.0.1:${(api.app.server.address() as AddressInfo).port}`;
   });
@@ -134,6 +140,45 @@ describe('the API over HTTP', () => {
     assert.equal(waiting.headers.get('retry-after'), '2');
     ready = true;
     assert.equal((await send('/readyz')).status, 200);
+  });
+
+  describe('what is measured', () => {
+    const scrape = (options: { remoteAddress?: string; headers?: Record<string, string> } = {}) =>
+      api.app.inject({ path: '/metrics', ...options });
+
+    it('is shown in the text format of Prometheus, with what Node says of itself', async () => {
+      const response = await fetch(`${base}/metrics`);
+      assert.equal(response.status, 200);
+      assert.match(response.headers.get('content-type')!, /^text\/plain; version=0\.0\.4/);
+      const shown = await response.text();
+      assert.match(shown, /^# TYPE coppice_store_waiting gauge\ncoppice_store_waiting\{pool="a \\"pool\\""\} 3$/m);
+      for (const name of [
+        'process_cpu_seconds_total',
+        'process_resident_memory_bytes',
+        'coppice_event_loop_active_seconds_total',
+      ]) {
+        assert.match(shown, new RegExp(`^${name} `, 'm'));
+      }
+    });
+
+    it('is for this machine, and elsewhere for people of this installation', async () => {
+      const create = async () => (await api.call('POST', '/projects', { body: { project: {} } })).body.project;
+      const keys = await addCallers(api, await create(), (await create()).id);
+      const from = { remoteAddress: '203.0.113.7' };
+      const withKey = (key: string) => scrape({ ...from, headers: { authorization: `Bearer ${key}` } });
+      assert.equal((await scrape({ remoteAddress: '::ffff:127.0.0.1' })).statusCode, 200);
+      assert.equal((await scrape(from)).statusCode, 401);
+      assert.equal((await withKey('wrong')).statusCode, 401);
+      assert.equal((await withKey(api.key)).statusCode, 200);
+      assert.equal((await withKey(keys.project_key)).statusCode, 404);
+      assert.equal((await withKey(keys.organization_key)).statusCode, 404);
+    });
+
+    it('is not for whom a proxy on this machine lets in, nor for pages that lead a name of theirs here', async () => {
+      assert.equal((await scrape({ headers: { 'x-forwarded-for': '203.0.113.7' } })).statusCode, 401);
+      assert.equal((await scrape({ headers: { host: 'rebound.example.test:7432' } })).statusCode, 401);
+      assert.equal((await scrape({ headers: { host: '127.0.0.1:7432' } })).statusCode, 200);
+    });
   });
 
   it('tells what it serves without a key', async () => {

@@ -52,6 +52,27 @@ describe('a compute that sleeps', { timeout: 180_000 }, () => {
     );
   });
 
+  it('shows who is connected, and in the metrics what the wake took', async () => {
+    await project.suspend();
+    await using client = await connect(project.uri);
+    await client.query('select 1');
+    const { connections } = await coppice.must('GET', `${project.endpoint_path}/connections`);
+    assert.deepEqual([connections.direct, connections.sessions_total], [{ active: 1, waiting: 0 }, 1]);
+    assert.equal(connections.sessions[0].database_name, new URL(project.uri).pathname.slice(1));
+    const scraped = await fetch(`http://127.0.0.1:${coppice.api_port}/metrics`);
+    const metrics = await scraped.text();
+    const endpoint_id = project.endpoint_path.split('/').at(-1);
+    for (const [name, value] of [
+      [`coppice_gateway_clients{endpoint_id="${endpoint_id}",host="direct",state="active"}`, '1'],
+      [`coppice_gateway_wake_seconds_count{endpoint_id="${endpoint_id}",part="operation"}`, '\\d+'],
+      ['coppice_operations_ended_total{action="start_compute",status="finished"}', '\\d+'],
+      ['coppice_store_waiting{pool="intent"}', '0'],
+    ] as const) {
+      const escaped = name.replace(/[{}]/g, '\\$&');
+      assert.match(metrics, new RegExp(`^${escaped} ${value}$`, 'm'));
+    }
+  });
+
   it('serves whoever comes while it is being put to sleep, without an error', async () => {
     const visit = async (round: number) => {
       await using client = await connect(project.uri);

@@ -6,6 +6,8 @@ import { bootstrap } from '../../src/actions/bootstrap.ts';
 import type { ActionContext, InstallationFacts } from '../../src/actions/context.ts';
 import { createApi } from '../../src/api/server.ts';
 import { newApiKey, Vault } from '../../src/domain/credentials.ts';
+import { addConnections, type ConnectionsReader } from '../../src/domain/endpoint-connections.ts';
+import type { Metrics } from '../../src/watch/metrics.ts';
 import { assertInContract } from './openapi-contract.ts';
 import { startStoreServer, type TestStore } from './store.ts';
 
@@ -42,6 +44,9 @@ export interface TestApiOptions {
   readonly installation?: Partial<InstallationFacts>;
   readonly ready?: () => boolean;
   readonly allowed_origins?: readonly string[];
+  /** What the gateway says; nobody is connected unless given. */
+  readonly connections?: ConnectionsReader;
+  readonly metrics?: Metrics;
 }
 
 const INSTALLATION: InstallationFacts = {
@@ -71,6 +76,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
       store: store.store,
       vault: new Vault(randomBytes(32)),
       installation: { ...INSTALLATION, ...options.installation },
+      connections: options.connections ?? (async (_id, limit) => addConnections([], limit)),
       history: { resolve: () => Promise.reject(new Error('there is no engine here that could look into the past')) },
     };
     const log: string[] = [];
@@ -79,6 +85,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
       ready: options.ready ?? (() => true),
       logger: pino({ level: 'debug' }, { write: (line: string) => log.push(line) }),
       allowed_origins: options.allowed_origins,
+      metrics: options.metrics,
     });
     return {
       app,

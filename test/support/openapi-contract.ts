@@ -15,6 +15,8 @@ interface Operation {
 const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 const PREFIX = '/api/v2';
 const SCHEMA_ID = 'public';
+/** Routes that the public API does not have; their answers are written by schemas of ours. */
+const OURS = [/\/endpoints\/[^/]+\/connections$/];
 
 const file = join(
   dirname(fileURLToPath(import.meta.resolve('@neondatabase/api-client'))),
@@ -78,6 +80,7 @@ export function assertInContract({ method, url, status, body }: Answer): void {
     assertError(what, body);
     return;
   }
+  if (OURS.some((ours) => ours.test(path))) return;
   const found = operations
     .filter((candidate) => candidate.method === method && candidate.pattern.test(path))
     .sort((a, b) => b.literals - a.literals)[0];

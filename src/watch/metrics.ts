@@ -1,0 +1,110 @@
+import { performance } from 'node:perf_hooks';
+import { AggregatorRegistry, collectDefaultMetrics, type Metric, Registry } from 'prom-client';
+import { type Distribution, DURATION_BOUNDS } from './distribution.ts';
+import { METRICS, type MetricKind, type MetricName } from './metric-table.ts';
+import type { Sample } from './sample.ts';
+
+/** Reads what a room knows at this moment. Asked only while somebody looks. */
+export type SampleSource = () => readonly Sample[] | Promise<readonly Sample[]>;
+
+/** Metrics of one process, as plain data that can be sent to another. */
+export type MetricFamilies = Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
+
+export interface Metrics {
+  /** Everything in Prometheus's text format, other processes added in. Who asks meanwhile gets the same. */
+  text(): Promise<string>;
+  /** What this process alone knows. */
+  families(): Promise<MetricFamilies>;
+}
+
+/** To watch the loop closely enough to tell how late it is takes half a per cent of a processor, all the time. */
+const LOOP_INTERVAL_MS = 3_600_000;
+const OF_A_WATCHED_LOOP = ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99'].map(
+  (part) => `nodejs_eventloop_lag_${part}_seconds`,
+);
+
+/** Of the text. */
+export const METRICS_CONTENT_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
+
+/**
+ * Metrics of this process. Nothing runs for them before somebody looks for the first time.
+ *
+ * @param others what other processes of the same installation know that serve with this one
+ */
+export function createMetrics(
+  sources: readonly SampleSource[],
+  others: () => Promise<readonly MetricFamilies[]> = async () => [],
+): Metrics {
+  let ofNode: Registry | undefined;
+  let under_way: Promise<string> | undefined;
+
+  const read = async (): Promise<Registry> => {
+    if (!ofNode) {
+      ofNode = new Registry();
+      collectDefaultMetrics({ register: ofNode, eventLoopMonitoringPrecision: LOOP_INTERVAL_MS });
+      for (const name of OF_A_WATCHED_LOOP) ofNode.removeSingleMetric(name);
+    }
+    const samples = (await Promise.all([loopSamples, ...sources].map((source) => source()))).flat();
+    const registry = new Registry();
+    for (const [name, kind] of Object.entries(METRICS) as [MetricName, MetricKind][]) {
+      const own = samples.filter((sample) => sample.name === name);
+      registry.registerMetric(metricOf(name, kind, own));
+    }
+    return Registry.merge([ofNode, registry]);
+  };
+  const families = async () => (await read()).getMetricsAsJSON();
+  const text = async () => {
+    const [registry, more] = await Promise.all([read(), others()]);
+    if (more.length === 0) return registry.metrics();
+    return AggregatorRegistry.aggregate([await registry.getMetricsAsJSON(), ...more]).metrics();
+  };
+  return {
+    families,
+    text: () => {
+      under_way ??= text().finally(() => {
+        under_way = undefined;
+      });
+      return under_way;
+    },
+  };
+}
+
+const loopSamples: SampleSource = () => [
+  {
+    name: 'coppice_event_loop_active_seconds_total',
+    labels: {},
+    value: performance.eventLoopUtilization().active / 1000,
+  },
+];
+
+/** What a registry asks of a metric. Ours keep nothing: they are made for one reading. */
+function metricOf(name: MetricName, { type, help }: MetricKind, samples: readonly Sample[]): Metric {
+  const values = samples.flatMap(({ labels, value }): SeriesValue[] =>
+    typeof value === 'number' ? [{ labels, value }] : histogramValues(name, labels, value),
+  );
+  const family = { name, help, type, values, aggregator: 'sum' };
+  return { name, get: async () => family } as unknown as Metric;
+}
+
+interface SeriesValue {
+  readonly metricName?: string;
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly value: number;
+}
+
+function histogramValues(
+  name: string,
+  labels: SeriesValue['labels'],
+  { counts, sum_seconds }: Distribution,
+): SeriesValue[] {
+  let count = 0;
+  const buckets = counts.map((counted, at) => {
+    count += counted;
+    return { metricName: `${name}_bucket`, labels: { ...labels, le: DURATION_BOUNDS[at] ?? '+Inf' }, value: count };
+  });
+  return [
+    ...buckets,
+    { metricName: `${name}_sum`, labels, value: sum_seconds },
+    { metricName: `${name}_count`, labels, value: count },
+  ];
+}
