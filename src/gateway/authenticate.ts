@@ -149,7 +149,7 @@ async function findCandidate(route: Route, user: string, context: Authentication
   return { destination, candidate: await lookUp(route, user, context, true), refreshed: true };
 }
 
-async function findDestination(route: Route, directory: Directory): Promise<Destination | undefined> {
+export async function findDestination(route: Route, directory: Directory): Promise<Destination | undefined> {
   if (!('branch_id' in route)) return directory.endpoint(route.endpoint_id);
   const branch = await directory.branch(route.branch_id);
   return branch && { ...route, ...branch };

@@ -2,10 +2,13 @@ import type { EndpointId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
 import type { BackendKey } from '../wire/backend-messages.ts';
 import { cancelRequest } from '../wire/frontend-messages.ts';
-import type { Waker } from './contract.ts';
+import { checkAddress } from './allow-list.ts';
+import type { AccessRules, Waker } from './contract.ts';
 
 /** What a client's cancel key stands for. */
 export interface CancelTarget {
+  /** From where clients may come at this moment. */
+  access(): Promise<AccessRules | undefined>;
   /** Resolves once the request has been passed on, or there was nothing to cancel. */
   cancel(): Promise<void>;
 }
@@ -15,6 +18,16 @@ export interface ComputeSessionName {
   readonly endpoint_id: EndpointId;
   /** The key that the compute gave. */
   readonly key: BackendKey;
+}
+
+/** Cancels what a key stands for, if the request comes from where clients may come from. By the protocol nobody is told whether. */
+export async function cancelFrom(peer: string | undefined, target: CancelTarget): Promise<void> {
+  try {
+    checkAddress(peer, await target.access());
+  } catch {
+    return;
+  }
+  await target.cancel();
 }
 
 /**

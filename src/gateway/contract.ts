@@ -82,7 +82,13 @@ export interface GatewayPeers {
   /** Which of them this one is, below `CANCEL_SLOTS`. */
   readonly slot: number;
   /** Passes a cancel request on to the one that issued its key; resolves when that has dealt with it. Never throws. */
-  cancel(key: BackendKey): Promise<void>;
+  cancel(request: CancelRequest): Promise<void>;
+}
+
+export interface CancelRequest {
+  readonly key: BackendKey;
+  /** Address and port that it comes from. */
+  readonly peer: string | undefined;
 }
 
 /** A user-facing reason why an endpoint could not be woken. Its message is shown to the client. */

@@ -7,14 +7,13 @@ import type { EndpointId } from '../domain/ids.ts';
 import { loopbackJwks } from '../domain/jwks-url.ts';
 import { LIMITS } from '../domain/limits.ts';
 import type { Sample } from '../watch/sample.ts';
-import type { BackendKey } from '../wire/backend-messages.ts';
 import { CancelKeys, cancelSlot } from '../wire/cancel-keys.ts';
-import type { CancelTarget } from './cancel-query.ts';
+import { type CancelTarget, cancelFrom } from './cancel-query.ts';
 import type { Certificates } from './certificates.ts';
 import { closeGently } from './close-gently.ts';
 import { type ConnectionRecord, type GatewayLogger, logRecord, newRecord, recordError } from './connection-record.ts';
 import { Connections } from './connections.ts';
-import type { Directory, GatewayPeers, TokenDirectory, Waker } from './contract.ts';
+import type { CancelRequest, Directory, GatewayPeers, TokenDirectory, Waker } from './contract.ts';
 import { DirectSessions, drain } from './drain.ts';
 import { viewEndpoint } from './endpoint-view.ts';
 import { type ReceiveOpening, receiveFromSocket } from './handshake.ts';
@@ -97,7 +96,7 @@ export interface Gateway {
   /** What is measured, read at this moment. */
   samples(): Sample[];
   /** Cancels what a key of this gateway stands for. Never throws. */
-  cancel(key: BackendKey): Promise<void>;
+  cancel(request: CancelRequest): Promise<void>;
   /**
    * Stops accepting. With `drain`, connections end as soon as they are in no transaction, and the others get
    * `drain_timeout_ms` to end theirs; then, or without it, every connection is closed. Resolves once all are.
@@ -170,7 +169,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     upgrade,
     request,
     ...views(connections, pools),
-    cancel: async (key) => shared.cancelKeys.find(key)?.cancel(),
+    cancel: (request) => shared.cancelOwn(request),
     async stop({ drain: gently = false } = {}) {
       for (const server of servers) server.close();
       draining.abort(refusals.shuttingDown());
@@ -201,6 +200,10 @@ function shareContext(
 ) {
   const { peers } = options;
   const cancelKeys = new CancelKeys<CancelTarget>(LIMITS.cancel_keys, peers?.slot);
+  const cancelOwn = async ({ key, peer }: CancelRequest) => {
+    const target = cancelKeys.find(key);
+    if (target) await cancelFrom(peer, target);
+  };
   const pools = new Pools({
     ...{ directory: options.directory, waker: options.waker, limits, stopping },
     raw_splice: options.raw_splice ?? true,
@@ -222,10 +225,9 @@ function shareContext(
     measures: connections.measures,
     guard: new LoginGuard(limits),
     cancelKeys,
-    cancel: async (key: BackendKey) => {
-      if (peers && cancelSlot(key) !== peers.slot) await peers.cancel(key);
-      else await cancelKeys.find(key)?.cancel();
-    },
+    cancelOwn,
+    cancel: (request: CancelRequest) =>
+      peers && cancelSlot(request.key) !== peers.slot ? peers.cancel(request) : cancelOwn(request),
     direct: new DirectSessions(),
     timeouts: limits,
     raw_splice: options.raw_splice ?? true,

@@ -3,7 +3,6 @@ import type { BranchId, EndpointId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
 import {
   authenticationOk,
-  type BackendKey,
   backendKeyData,
   negotiateProtocolVersion,
   noticeResponse,
@@ -14,14 +13,14 @@ import { ReplicationFilter } from '../wire/replication-filter.ts';
 import type { Startup } from '../wire/startup.ts';
 import { parseStartupOptions } from '../wire/startup-options.ts';
 import { checkAddress } from './allow-list.ts';
-import { type Authenticated, type AuthenticationContext, authenticate } from './authenticate.ts';
+import { type Authenticated, type AuthenticationContext, authenticate, findDestination } from './authenticate.ts';
 import type { ByteChannel } from './byte-channel.ts';
 import { type CancelTarget, cancelQuery } from './cancel-query.ts';
 import { closeGently } from './close-gently.ts';
 import type { ComputeSession } from './compute-login.ts';
 import { connectCompute, travel } from './connect-compute.ts';
 import { type ConnectionRecord, loggable, recordError } from './connection-record.ts';
-import type { EndpointEntry, PointText, Waker } from './contract.ts';
+import type { CancelRequest, EndpointEntry, PointText, Waker } from './contract.ts';
 import { withDeadline } from './deadline.ts';
 import type { DirectSessions } from './drain.ts';
 import type { Opening, ReceiveOpening } from './handshake.ts';
@@ -41,7 +40,7 @@ export interface ConnectionContext extends AuthenticationContext {
   readonly waker: Waker;
   readonly cancelKeys: CancelKeys<CancelTarget>;
   /** Cancels what a key stands for, whoever issued it. Never throws. */
-  cancel(key: BackendKey): Promise<void>;
+  cancel(request: CancelRequest): Promise<void>;
   readonly direct: DirectSessions;
   readonly pools: Pools;
   readonly guard: LoginGuard;
@@ -103,7 +102,7 @@ export async function serveConnection(
     record.tls = opening.tls?.protocol ?? undefined;
     context.guard.connect(record.peer);
     if (opening.packet.kind === 'cancel') {
-      await context.cancel(opening.packet.key);
+      await context.cancel({ key: opening.packet.key, peer: record.peer });
       await closeGently(channel!.stream, Buffer.alloc(0), context.timeouts.linger_timeout_ms);
     } else {
       await serveClient(channel!, opening.packet, opening, record, context);
@@ -162,11 +161,14 @@ async function serveClient(
   if ('disabled' in destination && destination.disabled) throw refusals.endpointDisabled(destination.endpoint_id);
   if ('point' in destination && request.logical) throw refusals.replicationOfPast();
   channel.write(authenticationOk());
-  if (pooled) return servePooled(channel, pooledRequest(destination, request, authenticated), record, context);
+  const access = async () => (await findDestination(authenticated.route, context.directory))?.access;
+  if (pooled) {
+    return servePooled(channel, { ...pooledRequest(destination, request, authenticated), access }, record, context);
+  }
 
   const { compute, endpoint_id } = await reachCompute(channel, request, authenticated, record, context);
   try {
-    await joinCompute(channel, compute, request, endpoint_id, record, context);
+    await joinCompute(channel, { ...compute, endpoint_id, access }, request, record, context);
   } finally {
     compute.stream.destroy();
   }
@@ -198,7 +200,7 @@ function pooledRequest(
   entry: EndpointEntry,
   { startup, user, parameters }: Request,
   { keys }: Authenticated,
-): PooledRequest {
+): Omit<PooledRequest, 'access'> {
   const { user: _user, database, ...others } = Object.fromEntries(parameters);
   return {
     entry,
@@ -285,17 +287,21 @@ function tellOfArchive(
   };
 }
 
+interface JoinedCompute extends ComputeSession, Pick<CancelTarget, 'access'> {
+  readonly endpoint_id: EndpointId;
+}
+
 async function joinCompute(
   channel: ByteChannel,
-  compute: ComputeSession,
+  compute: JoinedCompute,
   { startup, logical }: Request,
-  endpoint_id: EndpointId,
   record: ConnectionRecord,
   context: ConnectionContext,
 ): Promise<void> {
+  const { access, endpoint_id } = compute;
   const target = compute.key && { endpoint_id, key: compute.key };
   const cancel = () => cancelQuery(target!, context.waker);
-  const issued = target && context.cancelKeys.issue({ cancel }, startup.version);
+  const issued = target && context.cancelKeys.issue({ access, cancel }, startup.version);
   const forget = target && context.direct.add(endpoint_id, target.key.process_id);
   const client = channel.stream;
   const filter = logical ? replicationFilter() : undefined;

@@ -1,9 +1,9 @@
-import type { BackendKey } from '../wire/backend-messages.ts';
+import type { CancelRequest } from '../gateway/contract.ts';
 
 /** What one process of a gateway asks another. */
 export interface CrewQuestions {
   /** Cancel what this key stands for. */
-  readonly cancel: { readonly asked: BackendKey; readonly answer: undefined };
+  readonly cancel: { readonly asked: CancelRequest; readonly answer: undefined };
 }
 
 export type CrewAnswers = {

@@ -4,8 +4,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { LIMITS } from '../domain/limits.ts';
 import type { Settings } from '../domain/settings.ts';
+import type { CancelRequest } from '../gateway/contract.ts';
 import type { Log } from '../watch/log-fields.ts';
-import type { BackendKey } from '../wire/backend-messages.ts';
 import { CANCEL_SLOTS, cancelSlot } from '../wire/cancel-keys.ts';
 import {
   type CrewAnswers,
@@ -29,7 +29,7 @@ export interface WorkerOrder {
 /** The processes that serve the Postgres port. */
 export interface GatewayCrew {
   /** Passes a cancel request on to the worker that issued its key. */
-  cancel(key: BackendKey): Promise<void>;
+  cancel(request: CancelRequest): Promise<void>;
   /** Lets transactions end, then ends all. */
   stop(): Promise<void>;
 }
@@ -83,9 +83,9 @@ class Crew implements GatewayCrew {
     this.#settings = settings;
     this.#answers = {
       ...answers,
-      cancel: async (key) => {
-        if (cancelSlot(key) === 0) await answers.cancel(key);
-        else await this.cancel(key);
+      cancel: async (request) => {
+        if (cancelSlot(request.key) === 0) await answers.cancel(request);
+        else await this.cancel(request);
         return undefined;
       },
     };
@@ -101,8 +101,8 @@ class Crew implements GatewayCrew {
     if (failed) throw new StartError(`a gateway worker could not start: ${failed.reason.message}`);
   }
 
-  async cancel(key: BackendKey): Promise<void> {
-    await this.#members.get(cancelSlot(key))?.channel.ask('cancel', key);
+  async cancel(request: CancelRequest): Promise<void> {
+    await this.#members.get(cancelSlot(request.key))?.channel.ask('cancel', request);
   }
 
   async stop(): Promise<void> {

@@ -15,7 +15,7 @@ export async function runGatewayWorker(): Promise<void> {
   let coppice: Coppice | undefined;
   const channel = openCrewChannel(
     pipe,
-    { cancel: async (key) => coppice?.cancel(key) as undefined },
+    { cancel: async (request) => coppice?.cancel(request) as undefined },
     { questions_max: LIMITS.gateway_questions, timeout_ms: 2 * LIMITS.cancel_timeout_ms },
   );
   const stop = async () => {
@@ -30,7 +30,7 @@ export async function runGatewayWorker(): Promise<void> {
     if (type === 'stop') void stop();
   });
   try {
-    const cancel: CrewMate['cancel'] = async (key) => void (await channel.ask('cancel', key));
+    const cancel: CrewMate['cancel'] = async (request) => void (await channel.ask('cancel', request));
     const crew: CrewMate = { slot, processes, cancel };
     coppice = await startCoppice(settings, { logger, progress: () => undefined, crew });
   } catch (error) {

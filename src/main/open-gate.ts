@@ -3,7 +3,7 @@ import type { ActionContext } from '../actions/context.ts';
 import { addressList } from '../domain/address-rules.ts';
 import type { Settings } from '../domain/settings.ts';
 import { type Certificates, fileCertificates, localCertificates } from '../gateway/certificates.ts';
-import type { GatewayPeers } from '../gateway/contract.ts';
+import type { CancelRequest, GatewayPeers } from '../gateway/contract.ts';
 import { type GatewayOptions, startGateway } from '../gateway/gateway.ts';
 import type { ProxyRules } from '../gateway/proxy-protocol.ts';
 import type { Log } from '../watch/log-fields.ts';
@@ -45,9 +45,7 @@ export async function openGate(
   const listens = mate !== undefined || settings.gateway_workers === 1;
   const log = logger.child({ room: 'gateway' });
   let crew: GatewayCrew | undefined;
-  const peers = listens
-    ? mate
-    : { slot: 0, cancel: async (key: Parameters<GatewayPeers['cancel']>[0]) => crew?.cancel(key) };
+  const peers = listens ? mate : { slot: 0, cancel: async (request: CancelRequest) => crew?.cancel(request) };
   const certificates = await certificatesOf(settings, directory);
   const gateway = await startGateway({
     listen: listens ? settings.listen.map((host) => ({ host, port: settings.pg_port })) : [],
@@ -63,7 +61,7 @@ export async function openGate(
   undo.defer(() => gateway.stop());
   if (!listens) {
     const answers = {
-      cancel: async (key: Parameters<GatewayPeers['cancel']>[0]) => void (await gateway.cancel(key)) as undefined,
+      cancel: async (request: CancelRequest) => void (await gateway.cancel(request)) as undefined,
     };
     crew = await startGatewayCrew(settings, { answers, logger: log });
   }

@@ -5,10 +5,10 @@ import type { ConnectionsReader } from '../domain/endpoint-connections.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { endIdleSessionsOf } from '../engine/end-idle-sessions.ts';
 import { learnOnDemand } from '../engine/learn.ts';
+import type { CancelRequest } from '../gateway/contract.ts';
 import type { Change, ChangeListener } from '../store/changes.ts';
 import type { Log } from '../watch/log-fields.ts';
 import { createMetrics } from '../watch/metrics.ts';
-import type { BackendKey } from '../wire/backend-messages.ts';
 import { createDirectory } from './directory.ts';
 import { listenApi } from './listen-api.ts';
 import { mountGateway } from './mount-gateway.ts';
@@ -28,7 +28,7 @@ export interface Front {
   /** From now on changes are heard. */
   useListener(listener: ChangeListener): void;
   /** Cancels what a key of the gateway of this process stands for. */
-  cancel(key: BackendKey): Promise<void>;
+  cancel(request: CancelRequest): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -97,7 +97,7 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     useListener: (opened) => {
       listener = opened;
     },
-    cancel: async (key) => gate?.gateway.cancel(key),
+    cancel: async (request) => gate?.gateway.cancel(request),
     stop: () => stopping.disposeAsync(),
   };
 }

@@ -7,11 +7,11 @@ import type { ObjectStore } from '../drivers/objects/contract.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { type Engine, startEngine } from '../engine/engine.ts';
 import { historyReader } from '../engine/history/reader.ts';
+import type { CancelRequest } from '../gateway/contract.ts';
 import { DEFAULT_MAJOR, newestDistribution } from '../postgres/distributions.ts';
 import { type ChangeListener, listenForChanges } from '../store/changes.ts';
 import { EndedOperations } from '../watch/ended-operations.ts';
 import type { Log } from '../watch/log-fields.ts';
-import type { BackendKey } from '../wire/backend-messages.ts';
 import type { ChosenStorage } from './choose-storage.ts';
 import { joinDataDirectory, openDataDirectory, refuseUsedDirectory } from './data-directory.ts';
 import { domainResolves } from './domain-names.ts';
@@ -41,7 +41,7 @@ export interface Coppice {
   readonly limits_enforced: boolean;
   readonly domain_resolves: boolean;
   /** Cancels what a key of the gateway of this process stands for. */
-  cancel(key: BackendKey): Promise<void>;
+  cancel(request: CancelRequest): Promise<void>;
   /** Stops in reverse order. Computes stay only where the settings say so. */
   stop(): Promise<void>;
 }
@@ -112,7 +112,7 @@ export async function startCoppice(given: Settings, { logger, progress, crew }: 
     isolated_users: foundation.driver.capabilities.isolated_users,
     limits_enforced: foundation.driver.capabilities.limits_enforced,
     domain_resolves: context.installation.domain_resolves,
-    cancel: (key) => front.cancel(key),
+    cancel: (request) => front.cancel(request),
     stop: () => stopping.disposeAsync(),
   };
 }

@@ -6,9 +6,12 @@ import { neon, neonConfig, Pool } from '@neondatabase/serverless';
 import type pg from 'pg';
 import { type AddressList, addressList } from '../../src/domain/address-rules.ts';
 import type { AccessRules } from '../../src/gateway/contract.ts';
+import { parseBackendKeyData } from '../../src/wire/backend-messages.ts';
+import { query } from '../../src/wire/frontend-messages.ts';
 import { BRANCH, ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
 import { type HttpDoor, openHttpDoor } from '../support/http-door.ts';
 import { proxyHeader, rawProxyHeader } from '../support/proxy-header.ts';
+import { sendCancel } from '../support/send-cancel.ts';
 import { until } from '../support/until.ts';
 import { logIn, WireClient } from '../support/wire-client.ts';
 
@@ -40,6 +43,11 @@ async function openFrom(localAddress: string, port = gated.port): Promise<WireCl
   await once(socket, 'connect');
   return new WireClient(socket) as WireClient & { stream: Socket };
 }
+
+const sleeps = async (): Promise<boolean> => {
+  const { rowCount } = await gated.postmaster.query("SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+  return rowCount === 1;
+};
 
 const connectFrom = async (localAddress: string, options = `endpoint=${ENDPOINT}`, password = PASSWORD) => {
   const client = await openFrom(localAddress);
@@ -116,6 +124,25 @@ describe('a client from an address that is not on the list', () => {
     await assert.rejects(gated.connect({ options: past }), NOT_ALLOWED);
     assert.equal(gated.waker.journeys.length, journeys);
     await connectFrom('127.0.0.2', past);
+  });
+
+  it('cannot cancel what others do, direct or pooled', async () => {
+    for (const options of [`endpoint=${ENDPOINT}`, `endpoint=${ENDPOINT}-pooler`]) {
+      allow(undefined);
+      const client = await openFrom('127.0.0.2');
+      await logIn(client, { user: ROLE, database: 'neondb', options }, PASSWORD);
+      const greeting = await client.until('Z');
+      const key = parseBackendKeyData(greeting.find(({ letter }) => letter === 'K')!)!;
+      client.send(query('SELECT pg_sleep(600)'));
+      await until(sleeps, { what: 'the query to run' });
+      allow(listed('127.0.0.2'));
+      await sendCancel({ port: gated.port, key });
+      assert.equal(await sleeps(), true);
+      allow(listed('127.0.0.1', '127.0.0.2'));
+      await sendCancel({ port: gated.port, key });
+      await assert.rejects(client.until('Z'), { message: 'canceling statement due to user request' });
+      client.close();
+    }
   });
 
   it('keeps the session that it has', async () => {

@@ -74,9 +74,9 @@ describe('a cancel request', () => {
     const asked: number[] = [];
     const peers = (slot: number, other: () => Gateway): GatewayPeers => ({
       slot,
-      cancel: (key) => {
+      cancel: (request) => {
         asked.push(slot);
-        return other().cancel(key);
+        return other().cancel(request);
       },
     });
     const first: Gateway = await gated.openGateway({ peers: peers(0, () => second) });

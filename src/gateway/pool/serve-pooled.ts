@@ -34,6 +34,8 @@ export interface PooledRequest {
   readonly user: string;
   readonly database: string;
   readonly keys: ScramKeys;
+  /** From where its cancel requests may come. */
+  readonly access: CancelTarget['access'];
   /** Its start-up parameters but for user and database. */
   readonly parameters: ReadonlyMap<string, string>;
   /** The protocol version spoken with it. */
@@ -119,7 +121,7 @@ function recall(pool: Pool, tracked: Parameters): Parameters | undefined {
 
 async function serveReady(
   channel: ByteChannel,
-  { version }: PooledRequest,
+  { version, access }: PooledRequest,
   reported: Parameters,
   {
     pool,
@@ -138,7 +140,7 @@ async function serveReady(
     ...{ endpoint_id, pool, parameters, waker: context.waker, counters: record, raw_splice: context.raw_splice },
     half_close_timeout_ms: context.timeouts.half_close_timeout_ms,
   });
-  const issued = context.cancelKeys.issue({ cancel: () => client.cancel() }, version);
+  const issued = context.cancelKeys.issue({ access, cancel: () => client.cancel() }, version);
   const { stream } = channel;
   const early = channel.release();
   const drain = () => client.drain(context.draining.reason);
