@@ -2,7 +2,7 @@ import { CoppiceError } from '../domain/errors.ts';
 import type { BranchId } from '../domain/ids.ts';
 import { jwksUrlProblem, loopbackJwks } from '../domain/jwks-url.ts';
 import { LIMITS } from '../domain/limits.ts';
-import { findBranch } from '../store/branches.ts';
+import { listBranches } from '../store/branches.ts';
 import { createCall } from '../store/calls.ts';
 import type { StoreTransaction } from '../store/connection.ts';
 import { findEndpointsOfProject } from '../store/endpoints.ts';
@@ -70,15 +70,17 @@ async function makeRoles(
   { project_id, branch_id, role_names }: ProjectJwksRow,
 ): Promise<BranchId[]> {
   const missing = await findMissingRoles(trx, project_id, branch_id ?? undefined, role_names);
+  if (missing.length === 0) return [];
   const lacking = Map.groupBy(missing, (role) => role.branch_id);
-  for (const [id, roles] of lacking) {
+  for (const roles of lacking.values()) {
     if (roles[0]!.roles + roles.length > LIMITS.roles_per_branch) {
       throw new CoppiceError('roles_limit', { limit: LIMITS.roles_per_branch });
     }
-    // What is changed now would be overwritten by what is restored.
-    if ((await findBranch(trx, id))?.in_restore) throw new CoppiceError('operations_running');
   }
-  if (missing.length === 0) return [];
+  const branches = await listBranches(trx, project_id, { sort_by: 'created_at', sort_order: 'asc' });
+  // What is changed now would be overwritten by what is restored.
+  if (branches.some(({ id, in_restore }) => in_restore && lacking.has(id)))
+    throw new CoppiceError('operations_running');
   const secrets = new Map<string, { password: string; verifier: string }>();
   for (const { branch_id, name } of missing) {
     if (!secrets.has(name))

@@ -87,6 +87,30 @@ describe('issuers of tokens', () => {
     assert.deepEqual(await roles(), before);
   });
 
+  it('bring no roles to a branch while it is restored: that is for later', async () => {
+    const child = await createReadyBranch(api, project, { name: 'child' });
+    const { status } = await api.call('POST', `/projects/${project.id}/branches/${child.branch.id}/restore`, {
+      body: { source_branch_id: project.branch_id },
+    });
+    assert.equal(status, 200);
+    assert.equal((await add()).status, 423);
+    assert.deepEqual(await list(), []);
+    assert.equal((await add({ branch_id: project.branch_id })).status, 201);
+    await finishOperations(api, project.id);
+    assert.equal((await add()).status, 201);
+    assert.equal((await names(child.branch.id)).length, 4);
+  });
+
+  it('are refused where a branch would get more roles than it can have', async () => {
+    const { store } = api.context;
+    const many = Array.from({ length: LIMITS.roles_per_branch - 2 }, (_, at) => ({
+      ...{ branch_id: project.branch_id, name: `role_${at}`, origin: 'sql' as const },
+    }));
+    await store.insertInto('roles').values(many).execute();
+    assert.equal((await add()).body.code, 'ROLES_LIMIT_EXCEEDED');
+    assert.equal((await add({ role_names: ['app'] })).status, 201);
+  });
+
   it('bring no roles where that is not wanted', async () => {
     await observeEndpoint(api, project.endpoint_id, 'running');
     assert.deepEqual((await add({ skip_role_creation: true })).body.operations, []);
