@@ -63,12 +63,12 @@ export const METRICS = {
   },
   coppice_operations_ended_total: {
     type: 'counter',
-    help: 'Operations that this process has run to their end.',
+    help: 'Operations that were run to their end here.',
     labels: ['action', 'status'],
   },
   coppice_store_connections: {
     type: 'gauge',
-    help: "Connections of this process to Coppice's own database: `intent` for what callers wait for, `observed` for what was seen.",
+    help: "Connections to Coppice's own database: `intent` for what callers wait for, `observed` for what was seen.",
     labels: ['pool', 'state'],
   },
   coppice_store_waiting: {
