@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { after, before, describe, it } from 'node:test';
+import { createStatusServer } from '../../src/api/server.ts';
 import { createMetrics } from '../../src/watch/metrics.ts';
 import { addCallers } from '../support/api-callers.ts';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
@@ -172,6 +173,20 @@ describe('the API over HTTP', () => {
       assert.equal((await withKey(api.key)).statusCode, 200);
       assert.equal((await withKey(keys.project_key)).statusCode, 404);
       assert.equal((await withKey(keys.organization_key)).statusCode, 404);
+    });
+
+    it('is shown by a process that does not serve the API, too, and whether it lives', async () => {
+      const metrics = createMetrics([() => [{ name: 'coppice_store_waiting', labels: { pool: 'intent' }, value: 4 }]]);
+      const options = { context: api.context, ready: () => true, logger: api.app.log, metrics };
+      const server = await createStatusServer(options);
+      const get = (path: string, remoteAddress = '127.0.0.1') => server.inject({ path, remoteAddress });
+      assert.match((await get('/metrics')).payload, /^coppice_store_waiting\{pool="intent"\} 4$/m);
+      assert.equal((await get('/metrics', '203.0.113.7')).statusCode, 401);
+      assert.deepEqual([(await get('/healthz')).statusCode, (await get('/readyz')).statusCode], [200, 200]);
+      const missing = await get('/api/v2/projects');
+      assert.equal(missing.statusCode, 404);
+      assert.equal(missing.json().message, 'this route does not exist');
+      await server.close();
     });
 
     it('is not for whom a proxy on this machine lets in, nor for pages that lead a name of theirs here', async () => {
