@@ -1,9 +1,18 @@
+import type { EndpointConnections } from '../domain/endpoint-connections.ts';
+import type { EndpointId } from '../domain/ids.ts';
 import type { CancelRequest } from '../gateway/contract.ts';
+import type { MetricFamilies } from '../watch/metrics.ts';
 
 /** What one process of a gateway asks another. */
 export interface CrewQuestions {
   /** Cancel what this key stands for. */
   readonly cancel: { readonly asked: CancelRequest; readonly answer: undefined };
+  /** Who is connected to an endpoint through it; so many of each list. */
+  readonly connections: {
+    readonly asked: { readonly id: EndpointId; readonly limit: number };
+    readonly answer: EndpointConnections;
+  };
+  readonly metrics: { readonly asked: undefined; readonly answer: MetricFamilies };
 }
 
 export type CrewAnswers = {

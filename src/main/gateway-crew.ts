@@ -12,6 +12,7 @@ import {
   type CrewChannel,
   type CrewMessage,
   type CrewPipe,
+  type CrewQuestions,
   openCrewChannel,
 } from './crew-channel.ts';
 import { StartError } from './start-error.ts';
@@ -30,9 +31,19 @@ export interface WorkerOrder {
 export interface GatewayCrew {
   /** Passes a cancel request on to the worker that issued its key. */
   cancel(request: CancelRequest): Promise<void>;
+  /** Asks every worker; those that do not answer are left out. */
+  askAll<Kind extends keyof CrewQuestions>(
+    kind: Kind,
+    asked: CrewQuestions[Kind]['asked'],
+  ): Promise<CrewQuestions[Kind]['answer'][]>;
   /** Lets transactions end, then ends all. */
   stop(): Promise<void>;
 }
+
+type CancelOwn = (request: CancelRequest) => Promise<void>;
+
+/** Workers look at nobody but themselves. */
+const nobodyAsks = (): Promise<never> => Promise.reject(new Error('the main process answers this to nobody'));
 
 interface Member {
   readonly worker: Worker;
@@ -54,13 +65,13 @@ const STOP_EXTRA_MS = 5_000;
 /**
  * Starts the workers, and replaces those that end. Throws StartError when one does not come up at first.
  *
- * @param answers what workers ask the main process, and each other through it
+ * @param cancel cancels what a key of the main process stands for
  */
 export async function startGatewayCrew(
   settings: Settings,
-  { answers, logger }: { answers: CrewAnswers; logger: Log },
+  { cancel, logger }: { cancel: CancelOwn; logger: Log },
 ): Promise<GatewayCrew> {
-  const crew = new Crew(settings, answers, logger);
+  const crew = new Crew(settings, cancel, logger);
   try {
     await crew.start();
   } catch (error) {
@@ -79,15 +90,16 @@ class Crew implements GatewayCrew {
   /** Short lives in a row. */
   #failures = 0;
 
-  constructor(settings: Settings, answers: CrewAnswers, logger: Log) {
+  constructor(settings: Settings, cancel: CancelOwn, logger: Log) {
     this.#settings = settings;
     this.#answers = {
-      ...answers,
       cancel: async (request) => {
-        if (cancelSlot(request.key) === 0) await answers.cancel(request);
+        if (cancelSlot(request.key) === 0) await cancel(request);
         else await this.cancel(request);
         return undefined;
       },
+      connections: nobodyAsks,
+      metrics: nobodyAsks,
     };
     this.#logger = logger;
   }
@@ -103,6 +115,14 @@ class Crew implements GatewayCrew {
 
   async cancel(request: CancelRequest): Promise<void> {
     await this.#members.get(cancelSlot(request.key))?.channel.ask('cancel', request);
+  }
+
+  async askAll<Kind extends keyof CrewQuestions>(
+    kind: Kind,
+    asked: CrewQuestions[Kind]['asked'],
+  ): Promise<CrewQuestions[Kind]['answer'][]> {
+    const answers = await Promise.all(Array.from(this.#members.values(), ({ channel }) => channel.ask(kind, asked)));
+    return answers.filter((answer) => answer !== undefined);
   }
 
   async stop(): Promise<void> {

@@ -13,9 +13,18 @@ export async function runGatewayWorker(): Promise<void> {
   });
   const logger = createLogger({ level: settings.log_level });
   let coppice: Coppice | undefined;
+  // Who asks before hears nothing.
+  const started = () => {
+    if (coppice) return coppice;
+    throw new Error('this process does not serve yet');
+  };
   const channel = openCrewChannel(
     pipe,
-    { cancel: async (request) => coppice?.cancel(request) as undefined },
+    {
+      cancel: async (request) => coppice?.answers.cancel(request),
+      connections: async (asked) => started().answers.connections(asked),
+      metrics: async () => started().answers.metrics(undefined),
+    },
     { questions_max: LIMITS.gateway_questions, timeout_ms: 2 * LIMITS.cancel_timeout_ms },
   );
   const stop = async () => {

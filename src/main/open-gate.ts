@@ -27,6 +27,8 @@ export interface GateOptions {
 
 /** The gateway of this process, with the workers that it has. */
 export interface OpenGate extends Gate {
+  /** Asks the workers, if there are any. */
+  readonly askOthers: GatewayCrew['askAll'];
   /** Lets transactions end, then ends all, here and in the workers. */
   stop(): Promise<void>;
 }
@@ -60,15 +62,13 @@ export async function openGate(
   });
   undo.defer(() => gateway.stop());
   if (!listens) {
-    const answers = {
-      cancel: async (request: CancelRequest) => void (await gateway.cancel(request)) as undefined,
-    };
-    crew = await startGatewayCrew(settings, { answers, logger: log });
+    crew = await startGatewayCrew(settings, { cancel: (request) => gateway.cancel(request), logger: log });
   }
   undo.move();
   return {
     gateway,
     certificates,
+    askOthers: async (kind, asked) => (await crew?.askAll(kind, asked)) ?? [],
     stop: async () => {
       await Promise.all([crew?.stop(), gateway.stop({ drain: true })]);
     },

@@ -1,18 +1,18 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { ActionContext } from '../actions/context.ts';
 import { createApi, createStatusServer } from '../api/server.ts';
-import type { ConnectionsReader } from '../domain/endpoint-connections.ts';
+import { addConnections, type ConnectionsReader } from '../domain/endpoint-connections.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { endIdleSessionsOf } from '../engine/end-idle-sessions.ts';
 import { learnOnDemand } from '../engine/learn.ts';
-import type { CancelRequest } from '../gateway/contract.ts';
 import type { Change, ChangeListener } from '../store/changes.ts';
 import type { Log } from '../watch/log-fields.ts';
-import { createMetrics } from '../watch/metrics.ts';
+import { createMetrics, type Metrics } from '../watch/metrics.ts';
+import type { CrewAnswers } from './crew-channel.ts';
 import { createDirectory } from './directory.ts';
 import { listenApi } from './listen-api.ts';
 import { mountGateway } from './mount-gateway.ts';
-import { type GateOptions, gatewayProcesses, openGate } from './open-gate.ts';
+import { type GateOptions, gatewayProcesses, type OpenGate, openGate } from './open-gate.ts';
 import { createSchemaReader } from './schema-reader.ts';
 import { operationSamples, poolSamples } from './store-samples.ts';
 import { createTokenDirectory } from './token-directory.ts';
@@ -27,8 +27,8 @@ export interface Front {
   forget(): void;
   /** From now on changes are heard. */
   useListener(listener: ChangeListener): void;
-  /** Cancels what a key of the gateway of this process stands for. */
-  cancel(request: CancelRequest): Promise<void>;
+  /** What other processes of the gateway may ask this one. */
+  readonly answers: CrewAnswers;
   stop(): Promise<void>;
 }
 
@@ -57,22 +57,24 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     ? await openGate(context, options, { directory, waker, tokens })
     : undefined;
   undo.defer(() => gate?.stop());
+  const metrics = createMetrics(
+    [
+      () => gate?.gateway.samples() ?? [],
+      () => engine.ended_operations.samples(),
+      // First, so that the count of operations is not seen in it.
+      poolSamples(options.store_pools),
+      // The same for all processes: one tells them.
+      ...(options.crew ? [] : [operationSamples(context.store, logger)]),
+    ],
+    async () => (await gate?.askOthers('metrics', undefined)) ?? [],
+  );
   const serves_api = settings.roles.includes('api');
   let listening: Awaited<ReturnType<typeof listenApi>> | undefined;
   if ((serves_api || gate) && !options.crew) {
     // Every log of ours is one of pino's, which is what Fastify takes.
     const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
     const schemas = createSchemaReader(waker);
-    const connections: ConnectionsReader | undefined =
-      gate && (async (id, limit) => gate.gateway.connectionsOf(id, limit));
-    const metrics = createMetrics([
-      () => gate?.gateway.samples() ?? [],
-      () => engine.ended_operations.samples(),
-      // First, so that the count of operations is not seen in it.
-      poolSamples(options.store_pools),
-      operationSamples(context.store, logger),
-    ]);
-    const apiContext = { ...context, schemas, connections };
+    const apiContext = { ...context, schemas, connections: gate && connectionsReader(gate) };
     const apiOptions = { context: apiContext, ready: options.ready, logger: log, metrics };
     const http = await (serves_api ? createApi : createStatusServer)(apiOptions);
     if (gate) mountGateway(http.server, gate);
@@ -97,7 +99,26 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     useListener: (opened) => {
       listener = opened;
     },
-    cancel: async (request) => gate?.gateway.cancel(request),
+    answers: answersOf(gate, metrics),
     stop: () => stopping.disposeAsync(),
+  };
+}
+
+/** Who is connected, in this process and in the others. */
+function connectionsReader({ gateway, askOthers }: OpenGate): ConnectionsReader {
+  return async (id, limit) => {
+    const others = await askOthers('connections', { id, limit });
+    return addConnections([gateway.connectionsOf(id, limit), ...others], limit);
+  };
+}
+
+function answersOf(gate: OpenGate | undefined, metrics: Metrics): CrewAnswers {
+  return {
+    cancel: async (request) => {
+      await gate?.gateway.cancel(request);
+      return undefined;
+    },
+    connections: async ({ id, limit }) => gate?.gateway.connectionsOf(id, limit) ?? addConnections([], limit),
+    metrics: () => metrics.families(),
   };
 }

@@ -7,12 +7,12 @@ import type { ObjectStore } from '../drivers/objects/contract.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { type Engine, startEngine } from '../engine/engine.ts';
 import { historyReader } from '../engine/history/reader.ts';
-import type { CancelRequest } from '../gateway/contract.ts';
 import { DEFAULT_MAJOR, newestDistribution } from '../postgres/distributions.ts';
 import { type ChangeListener, listenForChanges } from '../store/changes.ts';
 import { EndedOperations } from '../watch/ended-operations.ts';
 import type { Log } from '../watch/log-fields.ts';
 import type { ChosenStorage } from './choose-storage.ts';
+import type { CrewAnswers } from './crew-channel.ts';
 import { joinDataDirectory, openDataDirectory, refuseUsedDirectory } from './data-directory.ts';
 import { domainResolves } from './domain-names.ts';
 import { type Foundation, layFoundation } from './lay-foundation.ts';
@@ -40,8 +40,8 @@ export interface Coppice {
   readonly isolated_users: boolean;
   readonly limits_enforced: boolean;
   readonly domain_resolves: boolean;
-  /** Cancels what a key of the gateway of this process stands for. */
-  cancel(request: CancelRequest): Promise<void>;
+  /** What other processes of the gateway may ask this one. */
+  readonly answers: CrewAnswers;
   /** Stops in reverse order. Computes stay only where the settings say so. */
   stop(): Promise<void>;
 }
@@ -112,7 +112,7 @@ export async function startCoppice(given: Settings, { logger, progress, crew }: 
     isolated_users: foundation.driver.capabilities.isolated_users,
     limits_enforced: foundation.driver.capabilities.limits_enforced,
     domain_resolves: context.installation.domain_resolves,
-    cancel: (request) => front.cancel(request),
+    answers: front.answers,
     stop: () => stopping.disposeAsync(),
   };
 }

@@ -38,7 +38,11 @@ interface Client {
 }
 
 async function connect(uri: string): Promise<Client> {
-  const client: Client = { pg: new pg.Client(uri), ended: false };
+  // One that comes in the moment in which the door closes may be left without an answer until the process has ended.
+  const client: Client = {
+    pg: new pg.Client({ connectionString: uri, connectionTimeoutMillis: 10_000 }),
+    ended: false,
+  };
   client.pg.on('error', () => undefined);
   client.pg.once('end', () => {
     client.ended = true;
@@ -60,11 +64,13 @@ const parallel = <T>(count: number, make: () => Promise<T>) => Promise.all(Array
 
 describe('a gateway of several processes', { timeout: 300_000 }, () => {
   let coppice: TestCoppice;
+  let endpoint: string;
   let uri: URL;
 
   before(async () => {
     coppice = await startCoppice({ env: { COPPICE_GATEWAY_WORKERS: '2', COPPICE_LOG_LEVEL: 'info' } });
-    const { connection_uris } = await coppice.must('POST', '/projects', { project: {} });
+    const { project, endpoints, connection_uris } = await coppice.must('POST', '/projects', { project: {} });
+    endpoint = `/projects/${project.id}/endpoints/${endpoints[0].id}`;
     uri = new URL(connection_uris[0].connection_uri);
   });
   after(async () => {
@@ -79,6 +85,21 @@ describe('a gateway of several processes', { timeout: 300_000 }, () => {
       const { rows } = await client.pg.query('SELECT 1 AS one');
       assert.deepEqual(rows, [{ one: 1 }]);
     }
+    await endAll(clients);
+  });
+
+  it('shows the clients of all of them, in the API and in the metrics', async () => {
+    const clients = await connectMany(uri);
+    const { connections: shown } = await coppice.must('GET', `${endpoint}/connections`);
+    assert.equal(shown.sessions_total, CLIENTS);
+    assert.equal(shown.sessions.length, CLIENTS);
+    const metrics = await (await fetch(`http://127.0.0.1:${coppice.api_port}/metrics`)).text();
+    const counted = metrics.split('\n').filter((line) => /^coppice_gateway_clients\{.*host="direct"/.test(line));
+    assert.equal(
+      counted.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0),
+      CLIENTS,
+      metrics,
+    );
     await endAll(clients);
   });
 
@@ -128,6 +149,7 @@ describe('a gateway of several processes', { timeout: 300_000 }, () => {
   });
 
   it('ends with Coppice, after the transactions that are open', async () => {
+    const idle = await connectMany(uri);
     const { pg: client } = await connect(uri.href);
     await client.query('CREATE TABLE IF NOT EXISTS kept (note text)');
     await client.query('BEGIN');
@@ -137,6 +159,7 @@ describe('a gateway of several processes', { timeout: 300_000 }, () => {
     await until(async () => (await connect(uri.href).catch(() => undefined)) === undefined, {
       what: 'the door to be closed',
     });
+    await until(() => countEnded(idle) === CLIENTS, { what: 'idle clients to be ended' });
     await client.query('COMMIT');
     await stopped;
     assert.equal(coppice.process.exitCode, 0);
