@@ -139,8 +139,8 @@ export const LIMITS = {
   /** and again after a failure. */
   token_keys_retry_ms: 5_000,
   token_clock_skew_seconds: 30,
-  /** Endpoints that have metrics of their own, and how long after their last client; the rest is `other`. */
-  measured_endpoints: 1_000,
+  /** Endpoints that have metrics of their own, each about a hundred lines to write, and how long after their last client. */
+  measured_endpoints: 250,
   measured_idle_ms: 900_000,
   /** Entries in a list of connections. */
   connections_listed: 1_000,

@@ -1,6 +1,6 @@
 /** How long something took, in seconds: upper bounds of what is counted together. */
 export const DURATION_BOUNDS: readonly number[] = [
-  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60,
 ];
 
 /** Durations by size, for a histogram. Costs little to add to, since it is read rarely and added to often. */

@@ -1,4 +1,5 @@
 import { performance } from 'node:perf_hooks';
+import { setImmediate as othersTurn } from 'node:timers/promises';
 import { AggregatorRegistry, collectDefaultMetrics, type Metric, Registry } from 'prom-client';
 import { type Distribution, DURATION_BOUNDS } from './distribution.ts';
 import { METRICS, type MetricKind, type MetricName } from './metric-table.ts';
@@ -38,28 +39,27 @@ export function createMetrics(
   let ofNode: Registry | undefined;
   let under_way: Promise<string> | undefined;
 
-  const read = async (): Promise<Registry> => {
+  const readNode = (): Registry => {
     if (!ofNode) {
       ofNode = new Registry();
       collectDefaultMetrics({ register: ofNode, eventLoopMonitoringPrecision: LOOP_INTERVAL_MS });
       for (const name of OF_A_WATCHED_LOOP) ofNode.removeSingleMetric(name);
     }
-    const samples = (await Promise.all([loopSamples, ...sources].map((source) => source()))).flat();
-    const registry = new Registry();
-    for (const [name, kind] of Object.entries(METRICS) as [MetricName, MetricKind][]) {
-      const own = samples.filter((sample) => sample.name === name);
-      registry.registerMetric(metricOf(name, kind, own));
-    }
-    return Registry.merge([ofNode, registry]);
+    return ofNode;
   };
-  const families = async () => (await read()).getMetricsAsJSON();
+  const readSamples = async () => (await Promise.all([loopSamples, ...sources].map((source) => source()))).flat();
+  const familiesOf = (samples: readonly Sample[]) => {
+    const registry = new Registry();
+    for (const name of NAMES) registry.registerMetric(metricOf(name, samplesOf(name, samples)));
+    return Registry.merge([readNode(), registry]).getMetricsAsJSON();
+  };
   const text = async () => {
-    const [registry, more] = await Promise.all([read(), others()]);
-    if (more.length === 0) return registry.metrics();
-    return AggregatorRegistry.aggregate([await registry.getMetricsAsJSON(), ...more]).metrics();
+    const [samples, more] = await Promise.all([readSamples(), others()]);
+    if (more.length === 0) return writeInPieces(readNode(), samples);
+    return writeSum([await familiesOf(samples), ...more]);
   };
   return {
-    families,
+    families: async () => familiesOf(await readSamples()),
     text: () => {
       under_way ??= text().finally(() => {
         under_way = undefined;
@@ -77,8 +77,43 @@ const loopSamples: SampleSource = () => [
   },
 ];
 
+const NAMES = Object.keys(METRICS) as MetricName[];
+/** Samples that are written in one go: a histogram has many lines, and clients wait meanwhile. */
+const PIECE_SAMPLES = 50;
+
+const samplesOf = (name: MetricName, samples: readonly Sample[]) => samples.filter((sample) => sample.name === name);
+
+async function writeInPieces(ofNode: Registry, samples: readonly Sample[]): Promise<string> {
+  const pieces = [await ofNode.metrics()];
+  for (const name of NAMES) {
+    const own = samplesOf(name, samples);
+    for (let at = 0; at === 0 || at < own.length; at += PIECE_SAMPLES) {
+      const registry = new Registry();
+      registry.registerMetric(metricOf(name, own.slice(at, at + PIECE_SAMPLES)));
+      const piece = await registry.metrics();
+      // What the metric is was said ahead of its first piece.
+      pieces.push(at === 0 ? piece : piece.replace(/^#.*\n#.*\n/, ''));
+      await othersTurn();
+    }
+  }
+  return pieces.join('');
+}
+
+/** Adds up what several processes know, metric by metric. */
+async function writeSum(processes: readonly MetricFamilies[]): Promise<string> {
+  const names = new Set(processes.flat().map(({ name }) => name));
+  const texts: string[] = [];
+  for (const name of names) {
+    const same = processes.map((families) => families.filter((family) => family.name === name));
+    texts.push(await AggregatorRegistry.aggregate(same).metrics());
+    await othersTurn();
+  }
+  return texts.join('');
+}
+
 /** What a registry asks of a metric. Ours keep nothing: they are made for one reading. */
-function metricOf(name: MetricName, { type, help }: MetricKind, samples: readonly Sample[]): Metric {
+function metricOf(name: MetricName, samples: readonly Sample[]): Metric {
+  const { type, help }: MetricKind = METRICS[name];
   const values = samples.flatMap(({ labels, value }): SeriesValue[] =>
     typeof value === 'number' ? [{ labels, value }] : histogramValues(name, labels, value),
   );

@@ -27,10 +27,26 @@ describe('metrics', () => {
     const buckets = valuesOf(text, `${name}_bucket`).map(Number);
     assert.equal(buckets.length, DURATION_BOUNDS.length + 1);
     const upTo = (seconds: number) => buckets[DURATION_BOUNDS.indexOf(seconds)];
-    assert.deepEqual([upTo(0.001), upTo(0.0025), upTo(0.1), upTo(0.25), upTo(120), buckets.at(-1)], [2, 3, 3, 4, 4, 5]);
+    assert.deepEqual([upTo(0.001), upTo(0.0025), upTo(0.1), upTo(0.25), upTo(60), buckets.at(-1)], [2, 3, 3, 4, 4, 5]);
     assert.match(text, /_bucket\{endpoint_id="ep-a",le="\+Inf"\} 5$/m);
     assert.deepEqual(valuesOf(text, `${name}_count`), ['5']);
     assert.equal(Number(valuesOf(text, `${name}_sum`)[0]).toFixed(3), '200.203');
+  });
+
+  it('are written in pieces where they are many, as one', async () => {
+    const names = Array.from({ length: 120 }, (_, at) => `ep-${at}`);
+    const many = (value: number) =>
+      names.map(
+        (endpoint_id): Sample => ({ name: 'coppice_gateway_sent_bytes_total', labels: { endpoint_id }, value }),
+      );
+    const metrics = createMetrics([() => many(7)]);
+    const text = await metrics.text();
+    const lines = names.map((name) => `coppice_gateway_sent_bytes_total{endpoint_id="${name}"} 7`);
+    const type = '# TYPE coppice_gateway_sent_bytes_total counter';
+    assert.ok(text.includes(`${[type, ...lines].join('\n')}\n`), text);
+    assert.equal(text.split('\n').filter((line) => line === type).length, 1);
+    const doubled = await createMetrics([() => many(7)], async () => [await metrics.families()]).text();
+    assert.ok(doubled.includes(`\n${lines[0]!.replace(/7$/, '14')}\n`));
   });
 
   it('add up what several processes know', async () => {
