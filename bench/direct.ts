@@ -11,12 +11,9 @@ import { type Figure, ratioFigure } from './figure.ts';
 import { startInstallation } from './installation.ts';
 import { createLargeProject } from './large-project.ts';
 import { startPgBouncer } from './pgbouncer.ts';
-import { alternate, type MeasureOptions, roundsOf } from './section.ts';
+import { alternate, type MeasureOptions, roundsOf, secondsOf } from './section.ts';
 
 const ROUNDS = 7;
-/** So long that the beginning of connections hardly counts. */
-const ROUND_SECONDS = 10;
-const QUICK_ROUND_SECONDS = 2;
 const SCALE = 10;
 
 const ROWS: readonly {
@@ -41,7 +38,7 @@ const ROWS: readonly {
  */
 export async function* measure(options: MeasureOptions): AsyncGenerator<Figure> {
   const rounds = roundsOf(options, ROUNDS, 2);
-  const seconds = options.quick ? QUICK_ROUND_SECONDS : ROUND_SECONDS;
+  const seconds = secondsOf(options);
   await using installation = await startInstallation(options, { pool_gib: 4 });
   const { project, login, target } = await createLargeProject(installation);
   await using bouncer = await startPgBouncer(target);

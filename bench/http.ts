@@ -3,12 +3,10 @@ import { assertAllServed, type CrowdTarget, startCrowd } from './crowd.ts';
 import { absoluteFigure, type Figure, median } from './figure.ts';
 import { startInstallation } from './installation.ts';
 import { createLargeProject } from './large-project.ts';
-import { alternate, type MeasureOptions, roundsOf } from './section.ts';
+import { alternate, type MeasureOptions, roundsOf, secondsOf } from './section.ts';
 import { type Answered, runWrk } from './wrk.ts';
 
 const ROUNDS = 7;
-const ROUND_SECONDS = 10;
-const QUICK_ROUND_SECONDS = 2;
 const STATEMENT = 'select 1';
 
 const ROWS: readonly { readonly connections: number; readonly p50_at_most?: number; readonly at_least?: number }[] = [
@@ -22,7 +20,7 @@ const ROWS: readonly { readonly connections: number; readonly p50_at_most?: numb
  */
 export async function* measure(options: MeasureOptions): AsyncGenerator<Figure> {
   const rounds = roundsOf(options, ROUNDS, 2);
-  const seconds = options.quick ? QUICK_ROUND_SECONDS : ROUND_SECONDS;
+  const seconds = secondsOf(options);
   await using installation = await startInstallation(options, { pool_gib: 2 });
   const { project, login } = await createLargeProject(installation);
   await using crowd = await startCrowd();

@@ -14,12 +14,9 @@ import type { Figure } from './figure.ts';
 import { type Installation, type Project, startInstallation, untilQuiet } from './installation.ts';
 import { createLargeProject } from './large-project.ts';
 import { startPgBouncer } from './pgbouncer.ts';
-import { alternate, type MeasureOptions, roundsOf } from './section.ts';
+import { alternate, type MeasureOptions, roundsOf, secondsOf } from './section.ts';
 
 const ROUNDS = 7;
-/** So long that the beginning of connections hardly counts. */
-const ROUND_SECONDS = 10;
-const QUICK_ROUND_SECONDS = 2;
 const SCALE = 10;
 /** What each side may have of the server's connections. */
 const SERVERS = 20;
@@ -73,7 +70,7 @@ export async function* measure(options: MeasureOptions): AsyncGenerator<Figure> 
 
 async function* measureRows(options: MeasureOptions, rows: readonly Row[], workers = 1): AsyncGenerator<Figure> {
   const rounds = roundsOf(options, ROUNDS, 2);
-  const seconds = options.quick ? QUICK_ROUND_SECONDS : ROUND_SECONDS;
+  const seconds = secondsOf(options);
   await using installation = await startInstallation(options, { pool_gib: 4 });
   await using pools = await startPools(installation);
   const { ours, peer } = pools;

@@ -28,7 +28,7 @@ const GROUPS: Readonly<Record<string, readonly string[]>> = {
   gateway: ['direct', 'copy', 'pooled', 'logins', 'idle-clients', 'storm', 'http'],
 };
 
-const USAGE = `npm run bench -- [${[...Object.keys(SECTIONS), ...Object.keys(GROUPS)].join('|')}]... [--rounds N] [--json file] [--quick] [--filesystem xfs|btrfs] [--seed N] [--set COPPICE_NAME=value]...`;
+const USAGE = `npm run bench -- [${[...Object.keys(SECTIONS), ...Object.keys(GROUPS)].join('|')}]... [--rounds N] [--seconds N] [--json file] [--quick] [--filesystem xfs|btrfs] [--seed N] [--set COPPICE_NAME=value]...`;
 const ROUNDS_MIN = 7;
 const FAILURE_CHARACTERS = 5000;
 const FAILURE_LINE_CHARACTERS = 300;
@@ -36,6 +36,7 @@ const FAILURE_LINE_CHARACTERS = 300;
 interface Wanted {
   readonly names: readonly string[];
   readonly rounds?: number;
+  readonly seconds?: number;
   readonly json?: string;
   readonly quick: boolean;
   readonly filesystem: 'xfs' | 'btrfs';
@@ -53,6 +54,7 @@ function readArguments(): Wanted {
     allowPositionals: true,
     options: {
       rounds: { type: 'string' },
+      seconds: { type: 'string' },
       json: { type: 'string' },
       quick: { type: 'boolean', default: false },
       filesystem: { type: 'string', default: 'xfs' },
@@ -65,12 +67,15 @@ function readArguments(): Wanted {
   if (unknown.length > 0) throw new Error(`there is no section ${unknown.join(', ')}`);
   const rounds = values.rounds === undefined ? undefined : Number(values.rounds);
   if (rounds !== undefined && !(Number.isInteger(rounds) && rounds > 0)) throw new Error('--rounds takes a number');
+  const seconds = values.seconds === undefined ? undefined : Number(values.seconds);
+  if (seconds !== undefined && !(Number.isInteger(seconds) && seconds > 0)) throw new Error('--seconds takes a number');
   if (rounds !== undefined && rounds < ROUNDS_MIN && !values.quick) {
     throw new Error(`a figure is the median of at least ${ROUNDS_MIN} rounds; fewer only with --quick`);
   }
   return {
     names: names.size > 0 ? [...names] : Object.keys(SECTIONS),
     rounds,
+    seconds,
     json: values.json,
     quick: values.quick,
     filesystem: readFilesystem(values.filesystem),

@@ -4,6 +4,8 @@ import type { Figure } from './figure.ts';
 export interface MeasureOptions {
   /** In place of a section's own number of rounds. */
   readonly rounds?: number;
+  /** How long a round under load lasts, in place of a section's own. */
+  readonly seconds?: number;
   /** A few rounds and small data, for trying out; never for figures that are published. */
   readonly quick: boolean;
   /** Of Coppice, by the names of their variables: in place of those that people get. */
@@ -27,6 +29,14 @@ export interface Section {
 }
 
 const QUICK_ROUNDS = 3;
+/** So long that the beginning of connections and of the pool does not weigh. */
+const ROUND_SECONDS = 10;
+const QUICK_ROUND_SECONDS = 2;
+
+/** How many seconds a round under load lasts. */
+export function secondsOf({ seconds, quick }: MeasureOptions): number {
+  return seconds ?? (quick ? QUICK_ROUND_SECONDS : ROUND_SECONDS);
+}
 
 /** How many rounds to measure. */
 export function roundsOf({ rounds, quick }: MeasureOptions, full: number, quick_rounds = QUICK_ROUNDS): number {
