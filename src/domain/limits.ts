@@ -95,6 +95,8 @@ export const LIMITS = {
   pool_server_idle_ms: 120_000,
   /** Server connections of an endpoint that are opened at the same time. */
   pool_openings: 16,
+  /** Where the server has no room for another one, it is asked again after so long, if somebody still waits. */
+  pool_full_retry_ms: 5_000,
   /** Cleaning a session, or setting it up for a client. */
   pool_own_query_timeout_ms: 15_000,
   /** Statements that are kept prepared on one server connection. */

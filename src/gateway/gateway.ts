@@ -78,6 +78,7 @@ export type GatewayLimits = GuardLimits & {
     | 'pool_wait_notice_ms'
     | 'pool_wait_timeout_ms'
     | 'pool_server_idle_ms'
+    | 'pool_full_retry_ms'
     | 'drain_timeout_ms'
     | 'drain_interval_ms'
     | 'sql_request_bytes'

@@ -218,6 +218,28 @@ describe('many clients of a few server connections', () => {
     await careful.query('DROP TABLE fuzzed');
   });
 
+  it('share what the server lets them have, where that is less than the size of the pool', async () => {
+    setSize(20);
+    await gated.postmaster.query("CREATE ROLE limited LOGIN PASSWORD 'only-two' CONNECTION LIMIT 2");
+    const gateway = await gated.openGateway({
+      limits: { pool_wait_notice_ms: 200, pool_wait_timeout_ms: 10_000, pool_full_retry_ms: 20 },
+    });
+    const login = { user: 'limited', password: 'only-two', port: gateway.addresses[0]!.port };
+    const clients = await Promise.all(Array.from({ length: 12 }, () => connect(login)));
+    const [first, second, ...rest] = clients;
+    await Promise.all([first!.query('BEGIN'), second!.query('BEGIN')]);
+    const told = new Set<pg.Client>();
+    for (const client of rest) client.on('notice', () => void told.add(client));
+    const answers = Promise.all(rest.map((client) => client.query('SELECT 1 AS one')));
+    await Promise.race([answers, until(() => told.size === rest.length, { what: 'all others to be told to wait' })]);
+    assert.equal(told.size, rest.length);
+    await Promise.all([first!.query('COMMIT'), second!.query('COMMIT')]);
+    assert.ok((await answers).every(({ rows }) => rows[0].one === 1));
+    await gated.postmaster.query('ALTER ROLE limited CONNECTION LIMIT 4');
+    await Promise.all(clients.slice(0, 4).map((client) => client.query('BEGIN')));
+    await Promise.all(clients.map((client) => client.end()));
+  });
+
   it('that come all at once to a sleeping compute are one start', async () => {
     setSize(10);
     await gated.postmaster.stop('SIGQUIT');

@@ -20,6 +20,7 @@ export interface PoolsContext {
     readonly pool_wait_notice_ms: number;
     readonly pool_wait_timeout_ms: number;
     readonly pool_server_idle_ms: number;
+    readonly pool_full_retry_ms: number;
   };
   readonly raw_splice: boolean;
   /** Aborts when the gateway stops. */
@@ -72,7 +73,7 @@ export class EndpointPools {
   }
 
   #hostOf(key: string, wish: Wish): PoolHost {
-    const { pool_wait_notice_ms, pool_wait_timeout_ms, pool_server_idle_ms } = this.#context.limits;
+    const { pool_wait_notice_ms, pool_wait_timeout_ms, pool_server_idle_ms, pool_full_retry_ms } = this.#context.limits;
     return {
       role: wish.user,
       database: wish.database,
@@ -80,6 +81,7 @@ export class EndpointPools {
         wait_notice_ms: pool_wait_notice_ms,
         wait_timeout_ms: pool_wait_timeout_ms,
         idle_ms: pool_server_idle_ms,
+        full_retry_ms: pool_full_retry_ms,
       },
       code: this.#codeOf(wish.database),
       connect: (onSlow, isWanted) => this.#connect(wish, onSlow, isWanted),

@@ -24,7 +24,13 @@ interface Waiting {
 export interface PoolHost {
   readonly role: string;
   readonly database: string;
-  readonly timeouts: { readonly wait_notice_ms: number; readonly wait_timeout_ms: number; readonly idle_ms: number };
+  readonly timeouts: {
+    readonly wait_notice_ms: number;
+    readonly wait_timeout_ms: number;
+    readonly idle_ms: number;
+    /** After the server had no room for another connection. */
+    readonly full_retry_ms: number;
+  };
   /** Whether the code of the pool's database could leave something in a session. */
   readonly code: CodeWatch;
   /**
@@ -67,10 +73,12 @@ export class Pool {
   readonly #waiting = new Map<Waiter, Waiting>();
   #openings = 0;
   #holders = 0;
-  /** The endpoint had no room for more than this many; until one of them ends. */
+  /** The server had no room for more than this many, when it was last asked for one. */
   #ceiling = Number.POSITIVE_INFINITY;
+  #refused_at = 0;
   #patience_ms = 0;
   #clock: NodeJS.Timeout | undefined;
+  #clock_due = 0;
   #expiry: NodeJS.Timeout | undefined;
 
   constructor(host: PoolHost) {
@@ -119,8 +127,11 @@ export class Pool {
   /** Throws a Refusal when too many wait. */
   wait(waiter: Waiter): void {
     this.#host.admitWaiter();
-    this.#waiting.set(waiter, { since: performance.now(), told: false });
-    this.#clock ??= setTimeout(() => this.#onClock(), this.#host.timeouts.wait_notice_ms);
+    const since = performance.now();
+    this.#waiting.set(waiter, { since, told: false });
+    const { wait_notice_ms } = this.#host.timeouts;
+    // It may be set to when those are due who were told already.
+    if (!this.#clock || this.#clock_due > since + wait_notice_ms) this.#setClock(wait_notice_ms);
     this.openMore();
   }
 
@@ -151,6 +162,11 @@ export class Pool {
 
   /** Opens connections while somebody waits for one and there is room. */
   openMore(): void {
+    const now = performance.now();
+    if (this.server_count >= this.#ceiling && now - this.#refused_at >= this.#host.timeouts.full_retry_ms) {
+      this.#refused_at = now;
+      this.#ceiling = this.server_count + 1;
+    }
     while (
       this.#openings < Math.min(this.#waiting.size, LIMITS.pool_openings) &&
       this.server_count < this.#ceiling &&
@@ -196,17 +212,38 @@ export class Pool {
       this.greeting = new Map<string, string>(server.parameters as Parameters);
       if (server.closed) this.#forget(server);
       else this.#lend(server);
+      this.#raiseCeiling();
     } catch (error) {
       this.#openings--;
       this.#host.giveRoom();
       const full = error instanceof ComputeRefusal && error.fields.code === '53300';
       // Others have taken what was left of the server's connections: wait for ours.
-      if (full && this.#servers.size > 0) this.#ceiling = this.#servers.size;
+      if (full && this.#lowerCeiling()) this.openMore();
       // Somebody may have come in between.
       else if (error instanceof NotWanted) this.openMore();
       else this.#failWaiting(error);
       this.#noteUnused();
     }
+  }
+
+  /**
+   * After the server had no room. False when none of its connections is the pool's, so that there is nothing to wait for. It counts
+   * the logins that it is about to refuse, too: of many at once all may be refused, so then one is tried alone.
+   */
+  #lowerCeiling(): boolean {
+    const wasAlone = this.#ceiling === 1;
+    this.#refused_at = performance.now();
+    this.#ceiling = Math.max(1, this.server_count);
+    if (this.server_count > 0 || !wasAlone) return true;
+    this.#ceiling = Number.POSITIVE_INFINITY;
+    return false;
+  }
+
+  /** There was room for one more: there may be for another. */
+  #raiseCeiling(): void {
+    if (this.#ceiling === Number.POSITIVE_INFINITY) return;
+    this.#ceiling = Math.max(this.#ceiling, this.server_count + 1);
+    this.openMore();
   }
 
   #failWaiting(error: unknown): void {
@@ -282,8 +319,15 @@ export class Pool {
     for (const waiter of this.#waiting.keys()) waiter.tell(reason);
   }
 
+  #setClock(delay_ms: number): void {
+    clearTimeout(this.#clock);
+    this.#clock_due = performance.now() + delay_ms;
+    this.#clock = setTimeout(() => this.#onClock(), delay_ms);
+  }
+
   /** Runs only while somebody waits. */
   #onClock(): void {
+    this.openMore();
     const now = performance.now();
     const { wait_notice_ms, wait_timeout_ms } = this.#host.timeouts;
     const timeout_ms = Math.max(wait_timeout_ms, this.#openings > 0 ? this.#patience_ms : 0);
@@ -301,7 +345,8 @@ export class Pool {
         next_ms = Math.min(next_ms, timeout_ms - waited_ms);
       } else next_ms = Math.min(next_ms, (waiting.told ? timeout_ms : wait_notice_ms) - waited_ms);
     }
-    this.#clock = this.#waiting.size > 0 ? setTimeout(() => this.#onClock(), Math.max(1, next_ms)) : undefined;
+    this.#clock = undefined;
+    if (this.#waiting.size > 0) this.#setClock(Math.max(1, next_ms));
     this.#noteUnused();
   }
 
