@@ -174,16 +174,19 @@ describe('a gateway of several processes', { timeout: 300_000 }, () => {
 describe('a gateway in a process of its own', { timeout: 300_000 }, () => {
   let data_directory: string;
   let pg_port: number;
+  /** Of the gateway. */
+  let http_port: number;
   let coppice: TestCoppice;
   let gateway: { child: ChildProcess; output: () => string };
   let uri: string;
+  let endpoint: { id: string; project_id: string };
 
   const startEngine = () => {
     const env = { COPPICE_ROLES: 'api,engine', COPPICE_PG_PORT: String(pg_port), COPPICE_KEEP_COMPUTES: 'true' };
     return startCoppice({ data_directory, env });
   };
   const startGateway = async () => {
-    const env = { COPPICE_ROLES: 'gateway', COPPICE_PG_PORT: String(pg_port) };
+    const env = { COPPICE_ROLES: 'gateway', COPPICE_PG_PORT: String(pg_port), COPPICE_API_PORT: String(http_port) };
     const started = spawnCoppice({ data_directory, env });
     await until(() => started.output().includes('Coppice is ready') || started.child.exitCode !== null, {
       what: 'the gateway to be ready',
@@ -195,10 +198,12 @@ describe('a gateway in a process of its own', { timeout: 300_000 }, () => {
   before(async () => {
     data_directory = await makeStartedDirectory();
     pg_port = await choosePort(['127.0.0.1', '::1'], 0, '');
+    http_port = await choosePort(['127.0.0.1', '::1'], 0, '');
     coppice = await startEngine();
     gateway = await startGateway();
-    const { connection_uris } = await coppice.must('POST', '/projects', { project: {} });
+    const { connection_uris, endpoints } = await coppice.must('POST', '/projects', { project: {} });
     uri = connection_uris[0].connection_uri;
+    endpoint = endpoints[0];
   });
   after(async () => {
     gateway?.child.kill('SIGKILL');
@@ -212,6 +217,19 @@ describe('a gateway in a process of its own', { timeout: 300_000 }, () => {
   it('lets clients in, and wakes what sleeps through the engine', async () => {
     const client = await connect(uri);
     assert.equal((await client.pg.query('SELECT 1 AS one')).rows[0].one, 1);
+    await client.pg.end();
+  });
+
+  it('shows what it measures on its own port; the API does not know who is connected', async () => {
+    const client = await connect(uri);
+    const metrics = await (await fetch(`http://127.0.0.1:${http_port}/metrics`)).text();
+    assert.match(
+      metrics,
+      new RegExp(`^coppice_gateway_received_bytes_total\\{endpoint_id="${endpoint.id}"\\} \\d+$`, 'm'),
+    );
+    assert.equal((await fetch(`http://127.0.0.1:${http_port}/healthz`)).status, 200);
+    const path = `/projects/${endpoint.project_id}/endpoints/${endpoint.id}/connections`;
+    assert.equal((await coppice.call('GET', path)).status, 501);
     await client.pg.end();
   });
 
