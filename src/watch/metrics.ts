@@ -81,6 +81,11 @@ const NAMES = Object.keys(METRICS) as MetricName[];
 /** Samples that are written in one go: a histogram has many lines, and clients wait meanwhile. */
 const PIECE_SAMPLES = 50;
 
+const PIECE_VALUES = 1_000;
+
+/** What a metric is was said ahead of its first piece. */
+const withoutHead = (piece: string): string => piece.replace(/^#.*\n#.*\n/, '');
+
 const samplesOf = (name: MetricName, samples: readonly Sample[]) => samples.filter((sample) => sample.name === name);
 
 async function writeInPieces(ofNode: Registry, samples: readonly Sample[]): Promise<string> {
@@ -91,8 +96,7 @@ async function writeInPieces(ofNode: Registry, samples: readonly Sample[]): Prom
       const registry = new Registry();
       registry.registerMetric(metricOf(name, own.slice(at, at + PIECE_SAMPLES)));
       const piece = await registry.metrics();
-      // What the metric is was said ahead of its first piece.
-      pieces.push(at === 0 ? piece : piece.replace(/^#.*\n#.*\n/, ''));
+      pieces.push(at === 0 ? piece : withoutHead(piece));
       await othersTurn();
     }
   }
@@ -105,10 +109,32 @@ async function writeSum(processes: readonly MetricFamilies[]): Promise<string> {
   const texts: string[] = [];
   for (const name of names) {
     const same = processes.map((families) => families.filter((family) => family.name === name));
-    texts.push(await AggregatorRegistry.aggregate(same).metrics());
-    await othersTurn();
+    for (const [at, piece] of piecesOf(same).entries()) {
+      const text = await AggregatorRegistry.aggregate(piece).metrics();
+      texts.push(at === 0 ? text : withoutHead(text));
+      await othersTurn();
+    }
   }
   return texts.join('');
+}
+
+/** Parts of about `PIECE_VALUES`, each with everything of some endpoints, so that they can be added up one by one. */
+function piecesOf(processes: readonly MetricFamilies[]): MetricFamilies[][] {
+  const total = processes.flat().reduce((sum, { values }) => sum + values.length, 0);
+  const pieces = Math.max(1, Math.ceil(total / PIECE_VALUES));
+  const places = new Map<unknown, number>();
+  const placeOf = ({ labels }: { labels: Readonly<Record<string, unknown>> }): number => {
+    const place = places.get(labels.endpoint_id) ?? places.size % pieces;
+    places.set(labels.endpoint_id, place);
+    return place;
+  };
+  const split = (family: MetricFamilies[number]): MetricFamilies => {
+    const parts = Array.from({ length: pieces }, () => ({ ...family, values: [] as typeof family.values }));
+    for (const value of family.values) parts[placeOf(value)]!.values.push(value);
+    return parts;
+  };
+  const parts = processes.map((families) => families.map(split));
+  return Array.from({ length: pieces }, (_, at) => parts.map((families) => families.map((family) => family[at]!)));
 }
 
 /** What a registry asks of a metric. Ours keep nothing: they are made for one reading. */

@@ -45,8 +45,18 @@ describe('metrics', () => {
     const type = '# TYPE coppice_gateway_sent_bytes_total counter';
     assert.ok(text.includes(`${[type, ...lines].join('\n')}\n`), text);
     assert.equal(text.split('\n').filter((line) => line === type).length, 1);
-    const doubled = await createMetrics([() => many(7)], async () => [await metrics.families()]).text();
-    assert.ok(doubled.includes(`\n${lines[0]!.replace(/7$/, '14')}\n`));
+    const wait = waits(3);
+    const waited = () => names.map((endpoint_id) => ({ ...wait, labels: { endpoint_id } }) as Sample);
+    const [one, other] = [createMetrics([() => many(7), waited]), createMetrics([() => many(7), waited])];
+    const both = await createMetrics([() => many(7), waited], async () => [
+      await one.families(),
+      await other.families(),
+    ]).text();
+    for (const name of names) {
+      assert.ok(both.includes(`\ncoppice_gateway_sent_bytes_total{endpoint_id="${name}"} 21\n`), name);
+      assert.ok(both.includes(`\ncoppice_gateway_server_wait_seconds_count{endpoint_id="${name}"} 3\n`), name);
+    }
+    assert.equal(both.split('# TYPE coppice_gateway_server_wait_seconds histogram').length, 2);
   });
 
   it('add up what several processes know', async () => {
