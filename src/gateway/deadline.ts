@@ -1,3 +1,5 @@
+import { whenAborted } from './when-aborted.ts';
+
 /** The outcome of `work`, unless the time is over or `signal` aborts first. What `work` does later is not waited for. */
 export async function withDeadline<T>(
   work: Promise<T>,
@@ -6,12 +8,12 @@ export async function withDeadline<T>(
   const { promise: interrupted, reject } = Promise.withResolvers<never>();
   const onAbort = () => reject(signal.reason);
   const timer = setTimeout(() => reject(error()), delay_ms);
-  signal.addEventListener('abort', onAbort, { once: true });
+  const forget = whenAborted(signal, onAbort);
   if (signal.aborted) onAbort();
   try {
     return await Promise.race([work, interrupted]);
   } finally {
     clearTimeout(timer);
-    signal.removeEventListener('abort', onAbort);
+    forget();
   }
 }

@@ -32,6 +32,7 @@ import { type PooledRequest, servePooled } from './pool/serve-pooled.ts';
 import { ClientGone, ComputeRefusal, refusalResponse, refusals, toRefusal } from './refusal.ts';
 import { chooseRoute, readPoint, routeTarget } from './route.ts';
 import { type SpliceTimeouts, splice } from './splice.ts';
+import { whenAborted } from './when-aborted.ts';
 
 /** What all connections of a gateway share. */
 export interface ConnectionContext extends AuthenticationContext {
@@ -306,11 +307,11 @@ async function joinCompute(
   const client = channel.stream;
   const filter = logical ? replicationFilter() : undefined;
   const early = channel.release();
-  const stop = () => client.destroy();
+  let stopWaiting: (() => void) | undefined;
   try {
     if (channel.gone.aborted) throw new ClientGone();
     context.draining.throwIfAborted();
-    context.stopping.addEventListener('abort', stop, { once: true });
+    stopWaiting = whenAborted(context.stopping, () => client.destroy());
     greet(client, compute, issued);
     if (early.length > 0) {
       record.bytes_in += early.length;
@@ -330,7 +331,7 @@ async function joinCompute(
     // Nobody waits for the answer any more, and a query that runs on would keep the compute awake.
     if (end.abandoned && target) await cancel();
   } finally {
-    context.stopping.removeEventListener('abort', stop);
+    stopWaiting?.();
     forget?.();
     issued?.release();
   }

@@ -10,6 +10,7 @@ import type { ConnectTimes } from '../connect-compute.ts';
 import { type ConnectionRecord, recordError } from '../connection-record.ts';
 import type { EndpointEntry, Waker } from '../contract.ts';
 import { ClientGone, Refusal, refusalResponse } from '../refusal.ts';
+import { whenAborted } from '../when-aborted.ts';
 import { waitForServer } from './lease.ts';
 import type { Pool } from './pool.ts';
 import { PooledClient } from './pooled-client.ts';
@@ -143,13 +144,12 @@ async function serveReady(
   const issued = context.cancelKeys.issue({ access, cancel: () => client.cancel() }, version);
   const { stream } = channel;
   const early = channel.release();
-  const drain = () => client.drain(context.draining.reason);
-  const stop = () => client.stop(context.stopping.reason);
+  const waits: (() => void)[] = [];
   try {
     if (channel.gone.aborted) throw new ClientGone();
     context.draining.throwIfAborted();
-    context.draining.addEventListener('abort', drain, { once: true });
-    context.stopping.addEventListener('abort', stop, { once: true });
+    waits.push(whenAborted(context.draining, () => client.drain(context.draining.reason)));
+    waits.push(whenAborted(context.stopping, () => client.stop(context.stopping.reason)));
     const statuses = Array.from(reported, ([name, value]) => parameterStatus(name, value));
     stream.write(Buffer.concat([...statuses, backendKeyData(issued), READY_FOR_QUERY]));
     record.connected = true;
@@ -160,8 +160,7 @@ async function serveReady(
     const last = end.refusal ? refusalResponse(end.refusal, record.session_id) : Buffer.alloc(0);
     await client.close(last, context.timeouts.linger_timeout_ms);
   } finally {
-    context.draining.removeEventListener('abort', drain);
-    context.stopping.removeEventListener('abort', stop);
+    for (const stopWaiting of waits) stopWaiting();
     issued.release();
   }
 }
