@@ -1,4 +1,4 @@
-import { takeCstring } from './message.ts';
+import { ProtocolError, takeCstring } from './message.ts';
 
 /** Messages around one statement with parameters. Source: PostgreSQL documentation, "Message Formats". */
 
@@ -96,13 +96,18 @@ export interface Field {
   readonly type_modifier: number;
 }
 
-/** The columns in the body of a RowDescription. */
+/** Of a field beside its name. */
+const FIELD_BYTES = 18;
+
+/** The columns in the body of a RowDescription. Throws for one that ends before they do. */
 export function parseRowDescription(body: Buffer): Field[] {
   const fields: Field[] = [];
+  if (body.length < 2) throw new ProtocolError('Malformed row description: missing number of columns');
   let at = 2;
   for (let left = body.readUInt16BE(0); left > 0; left--) {
     const { value: name, bytes } = takeCstring(body, at, 'row description');
     at += bytes;
+    if (body.length < at + FIELD_BYTES) throw new ProtocolError('Malformed row description: missing column');
     fields.push({
       name,
       table_id: body.readUInt32BE(at),
@@ -111,7 +116,7 @@ export function parseRowDescription(body: Buffer): Field[] {
       type_size: body.readInt16BE(at + 10),
       type_modifier: body.readInt32BE(at + 12),
     });
-    at += 18;
+    at += FIELD_BYTES;
   }
   return fields;
 }
