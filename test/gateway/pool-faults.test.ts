@@ -8,7 +8,7 @@ import { answer, ask, bind, EXECUTE, FLUSH, parse, SYNC } from '../support/conve
 import { ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
 import { seededRandom, testSeed } from '../support/random.ts';
 import { until } from '../support/until.ts';
-import { logIn, openWire, type WireClient } from '../support/wire-client.ts';
+import { logIn, openDirectTls, openWire, type WireClient } from '../support/wire-client.ts';
 
 const POOLED = `endpoint=${ENDPOINT}-pooler`;
 const LONG_MODE = process.env.COPPICE_TEST_LONG === '1';
@@ -347,6 +347,23 @@ describe('a pooled client', () => {
     wire.stream.end();
     assert.deepEqual(await answer(wire), ['T', 'Df', 'C', 'C', 'ZI']);
     assert.equal((await wire.rest()).length, 0);
+  });
+
+  it('that leaves over TLS before it was answered is answered', async () => {
+    for (const length of [1, 300_000]) {
+      const wire = await openDirectTls(gated.port, {
+        ca: gated.authority_pem,
+        servername: `${ENDPOINT}-pooler.localhost`,
+        ALPNProtocols: ['postgresql'],
+      });
+      opened.push(() => wire.close());
+      await logIn(wire, { user: ROLE, database: 'neondb' }, PASSWORD);
+      await wire.until('Z');
+      wire.send(query(`SELECT repeat('x', ${length})`), message('X', Buffer.alloc(0)));
+      const answered = await wire.until('Z');
+      assert.equal(answered.find(({ letter }) => letter === 'D')?.body.length, 2 + 4 + length);
+      assert.equal((await wire.rest()).length, 0);
+    }
   });
 
   it('that leaves while it waits is forgotten, and nothing is done for it', async () => {

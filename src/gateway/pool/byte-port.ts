@@ -64,9 +64,21 @@ export async function openPort(stream: Duplex, raw: boolean, events: PortEvents)
     resume: () => {
       if (!stream.destroyed) inlet.onReady();
     },
-    close: (last, timeout_ms) => {
+    close: async (last, timeout_ms) => {
       pump?.discard();
-      return closeGently(stream, last, timeout_ms, ended.signal);
+      if (stream.destroyed) return;
+      const late = setTimeout(() => stream.destroy(), timeout_ms);
+      try {
+        // A TLS handle that is still writing ends the whole process when its stream writes too.
+        await new Promise<void>((resolve) => {
+          stream.once('close', resolve);
+          out.onError = () => resolve();
+          out.end(resolve);
+        });
+        await closeGently(stream, last, timeout_ms, ended.signal);
+      } finally {
+        clearTimeout(late);
+      }
     },
     start: (early) => {
       if (stream.closed || stream.destroyed) return queueMicrotask(() => close());
