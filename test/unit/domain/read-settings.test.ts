@@ -26,6 +26,7 @@ describe('settings', () => {
       pg_port: 5432,
       listen: ['127.0.0.1', '::1'],
       domain: 'localhost',
+      gateway_workers: 1,
       proxy_protocol: 'off',
       proxy_protocol_from: ['127.0.0.0/8', '::1'],
       region_id: 'local',
@@ -102,6 +103,17 @@ describe('settings', () => {
     assert.equal(settingsOf({ snapshotWalBytes: '64MB' }).snapshot_wal_bytes, 64 * 1024 ** 2);
     for (const size of ['64', '64mb', '0MB', '-1GB', '1.5GB', '1000000MB']) {
       assert.match(problemsOf({ snapshotWalBytes: size })[0]!, /is not a size; give one such as 64MB or 1GB$/, size);
+    }
+  });
+
+  test('numbers of processes have bounds', () => {
+    assert.equal(settingsOf({ gatewayWorkers: '16' }).gateway_workers, 16);
+    for (const count of ['0', '17', '2.5', 'many']) {
+      assert.match(
+        problemsOf({ gatewayWorkers: count })[0]!,
+        /is not a number; give a whole number from 1 to 16$/,
+        count,
+      );
     }
   });
 
