@@ -1,6 +1,6 @@
 import { pbkdf2Sync } from 'node:crypto';
 import type { ScramVerifier } from '../domain/scram-verifier.ts';
-import { keysFromPassword, keysFromSalted } from '../wire/cleartext-password.ts';
+import { keysFromPassword, keysFromSalted, type PasswordFit } from '../wire/cleartext-password.ts';
 import { passwordForms } from '../wire/saslprep.ts';
 import { KEY_BYTES, type ScramKeys, xor } from '../wire/scram.ts';
 
@@ -13,6 +13,8 @@ const FIRST_ROUNDS = 16;
 interface Entry {
   /** The exclusive or of all rounds behind the first ones. */
   readonly later_rounds: Buffer;
+  /** What the password gives. Always the same object, so that what was found for it once is found again by it. */
+  readonly keys: ScramKeys;
   readonly expires_at_ms: number;
 }
 
@@ -37,18 +39,17 @@ export class VerifiedPasswords {
     if (!entry || entry.expires_at_ms <= performance.now()) return undefined;
     for (const form of passwordForms(password)) {
       const first = pbkdf2Sync(form, verifier.salt, FIRST_ROUNDS, KEY_BYTES, 'sha256');
-      const keys = keysFromSalted(xor(first, entry.later_rounds), verifier);
-      if (keys) return keys;
+      if (keysFromSalted(xor(first, entry.later_rounds), verifier)) return entry.keys;
     }
     return undefined;
   }
 
   /** The keys of a password, computed in Node's thread pool, and remembered when it fits. Undefined when it does not. */
   verify(password: string, verifier: ScramVerifier): Promise<ScramKeys | undefined> {
-    return keysFromPassword(password, verifier, (form, salted) => this.#remember(form, salted, verifier));
+    return keysFromPassword(password, verifier, (fit) => this.#remember(fit, verifier));
   }
 
-  #remember(form: string, salted: Buffer, verifier: ScramVerifier): void {
+  #remember({ form, salted, keys }: PasswordFit, verifier: ScramVerifier): void {
     if (verifier.iterations <= FIRST_ROUNDS) return;
     const first = pbkdf2Sync(form, verifier.salt, FIRST_ROUNDS, KEY_BYTES, 'sha256');
     const name = nameOf(verifier);
@@ -56,6 +57,7 @@ export class VerifiedPasswords {
     if (this.#entries.size >= this.#capacity) this.#entries.delete(this.#entries.keys().next().value!);
     this.#entries.set(name, {
       later_rounds: xor(first, salted),
+      keys,
       expires_at_ms: performance.now() + this.#lifetime_ms,
     });
     this.#sweep ??= setTimeout(() => this.#forgetExpired(), this.#lifetime_ms).unref();

@@ -6,21 +6,26 @@ import { hmac, KEY_BYTES, type ScramKeys, sha256 } from './scram.ts';
 
 const derive = promisify(pbkdf2);
 
-/**
- * The keys that a password gives under a verifier; undefined when it does not fit. Runs in Node's thread pool.
- *
- * @param onFit hears of the form of the password that fits, and what it was derived to
- */
+/** How a password fits a verifier. */
+export interface PasswordFit {
+  /** The form of the password that does. */
+  readonly form: string;
+  /** What it was derived to. */
+  readonly salted: Buffer;
+  readonly keys: ScramKeys;
+}
+
+/** The keys that a password gives under a verifier; undefined when it does not fit. Runs in Node's thread pool. */
 export async function keysFromPassword(
   password: string,
   verifier: ScramVerifier,
-  onFit?: (form: string, salted: Buffer) => void,
+  onFit?: (fit: PasswordFit) => void,
 ): Promise<ScramKeys | undefined> {
   for (const form of passwordForms(password)) {
     const salted = await derive(form, verifier.salt, verifier.iterations, KEY_BYTES, 'sha256');
     const keys = keysFromSalted(salted, verifier);
     if (!keys) continue;
-    onFit?.(form, salted);
+    onFit?.({ form, salted, keys });
     return keys;
   }
   return undefined;

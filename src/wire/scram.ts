@@ -1,4 +1,4 @@
-import { createHash, createHmac } from 'node:crypto';
+import { createHmac, hash } from 'node:crypto';
 
 /** What both sides of SCRAM-SHA-256 share. Sources: RFC 5802, RFC 7677, RFC 5929 (tls-server-end-point). */
 
@@ -19,7 +19,7 @@ export interface ScramKeys {
 }
 
 export const hmac = (key: Buffer, text: string | Buffer): Buffer => createHmac('sha256', key).update(text).digest();
-export const sha256 = (bytes: Buffer): Buffer => createHash('sha256').update(bytes).digest();
+export const sha256 = (bytes: Buffer): Buffer => hash('sha256', bytes, 'buffer');
 
 export function xor(left: Buffer, right: Buffer): Buffer {
   const result = Buffer.allocUnsafe(left.length);

@@ -12,6 +12,7 @@ import { isLoopback } from '../peer.ts';
 import type { ServerLease, ServerPools } from '../pool/contract.ts';
 import { ClientGone, ComputeRefusal, refusals, toRefusal } from '../refusal.ts';
 import { routeTarget } from '../route.ts';
+import { whenAborted } from '../when-aborted.ts';
 import { type ConnectionString, readConnectionString } from './connection-string.ts';
 import { type LetInContext, letIn } from './let-in.ts';
 import { readBody } from './request-body.ts';
@@ -65,10 +66,11 @@ export async function serveSql(
     holding.release();
     if (!response.writableFinished) left.abort(new ClientGone());
   });
+  // Signals of signals cost a request as much as its SQL.
+  const forget = whenAborted(context.stopping, () => left.abort(context.stopping.reason));
   try {
     context.draining.throwIfAborted();
-    const signal = AbortSignal.any([context.stopping, left.signal]);
-    const answer = await answerSql(request, record, holding, { ...context, signal });
+    const answer = await answerSql(request, record, holding, { ...context, signal: left.signal });
     await sendAnswer(response, answer, record.session_id, context.timeouts.flush_timeout_ms);
   } catch (error) {
     const refusal = toRefusal(error);
@@ -78,6 +80,8 @@ export async function serveSql(
       return;
     }
     await sendRefusal(response, refusal, record.session_id, context.timeouts.flush_timeout_ms);
+  } finally {
+    forget();
   }
 }
 
@@ -164,7 +168,10 @@ async function reachServer(
 ): Promise<ServerLease> {
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(refusals.wakeTimeout()), timeouts.wake_timeout_ms);
-  const patience = AbortSignal.any([signal, late.signal]);
+  const leave = () => late.abort(signal.reason);
+  signal.addEventListener('abort', leave, { once: true });
+  if (signal.aborted) leave();
+  const patience = late.signal;
   try {
     const entry: EndpointEntry =
       'point' in destination ? await travel({ ...destination, user, times: record }, waker, patience) : destination;
@@ -179,6 +186,7 @@ async function reachServer(
     throw error;
   } finally {
     clearTimeout(timer);
+    signal.removeEventListener('abort', leave);
   }
 }
 

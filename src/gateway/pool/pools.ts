@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { PoolView } from '../../domain/endpoint-connections.ts';
 import type { EndpointId } from '../../domain/ids.ts';
 import type { ScramKeys } from '../../wire/scram.ts';
@@ -64,6 +64,13 @@ function poolKey({ user, database, keys, parameters }: Pick<ServerWish, 'user' |
   return JSON.stringify([user, database, fingerprint(keys), [...parameters].sort()]);
 }
 
+const fingerprints = new WeakMap<ScramKeys, string>();
+
 /** Tells keys apart without keeping them. */
-const fingerprint = ({ clientKey, serverKey }: ScramKeys): string =>
-  createHash('sha256').update(clientKey).update(serverKey).digest('base64');
+function fingerprint(keys: ScramKeys): string {
+  const known = fingerprints.get(keys);
+  if (known !== undefined) return known;
+  const made = hash('sha256', Buffer.concat([keys.clientKey, keys.serverKey]), 'base64');
+  fingerprints.set(keys, made);
+  return made;
+}
