@@ -26,8 +26,6 @@ const ROWS: readonly {
   { sslmode: 'disable', mode: 'simple', clients: 64, at_least: 0.95 },
   { sslmode: 'require', mode: 'simple', clients: 16, at_least: 0.95 },
   { sslmode: 'require', mode: 'simple', clients: 64 },
-  { sslmode: 'disable', mode: 'prepared', clients: 16 },
-  { sslmode: 'require', mode: 'prepared', clients: 16 },
 ];
 
 /**
