@@ -1,10 +1,11 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, chown, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { choosePort } from '../src/main/ports.ts';
 import { until } from '../test/support/until.ts';
 import { openSocket } from './busy-parent.ts';
 
@@ -43,7 +44,7 @@ export async function startPgBouncer(target: PgBouncerTarget): Promise<PgBouncer
   const directory = await mkdtemp(join(tmpdir(), 'bouncer-'));
   await using undo = new AsyncDisposableStack();
   undo.defer(() => rm(directory, { recursive: true, force: true }));
-  const port = await freePort();
+  const port = await choosePort(['127.0.0.1'], 0, '');
   await writeFiles(directory, port, target);
   const child = spawn('pgbouncer', [join(directory, 'pgbouncer.ini')], {
     ...target.owner,
@@ -126,15 +127,6 @@ function accepts(port: number): Promise<boolean> {
   const socket = connect({ host: '127.0.0.1', port });
   socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
   return promise.finally(() => socket.destroy());
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen({ host: '127.0.0.1', port: 0 });
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 async function end(child: ChildProcess): Promise<void> {

@@ -183,6 +183,8 @@ export const refusals = {
   endpointGone: () => new Refusal('user', '08004', 'the endpoint does not exist any more'),
   computeUnreachable: (cause: unknown) =>
     new Refusal('compute', '57P03', "Couldn't connect to compute node. Please try again.", { cause }),
+  answerUnreadable: (cause: unknown) =>
+    new Refusal('compute', '08P01', 'the compute gave an answer that cannot be read', { cause }),
   computeLost: () => new Refusal('compute', '08006', 'the connection to the compute was lost'),
   wakeTimeout: () => new Refusal('compute', '57P03', 'The compute did not start in time. Please try again.'),
   shuttingDown: () => new Refusal('shutdown', '57P01', 'terminating connection due to administrator command'),

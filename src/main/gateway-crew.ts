@@ -141,7 +141,7 @@ class Crew implements GatewayCrew {
     const subject = `process ${worker.process.pid}`;
     member.ready.then(
       () => this.#logger.info({ subject }, 'a gateway worker serves'),
-      () => undefined,
+      (error) => this.#logger.error({ subject, reason: error.message }, 'a gateway worker could not start'),
     );
     this.#members.set(slot, member);
     worker.on('message', ({ type }: CrewMessage) => {
@@ -169,11 +169,22 @@ class Crew implements GatewayCrew {
     if (this.#stopping.signal.aborted || member.leaving) return;
     member.leaving = true;
     this.#failures = Date.now() - member.started_at < SHORT_LIFE_MS ? this.#failures + 1 : 0;
-    const pause_ms = this.#failures === 0 ? 0 : Math.min(PAUSE_MAX_MS, 100 * 2 ** this.#failures);
-    delay(pause_ms, undefined, { signal: this.#stopping.signal }).then(
-      () => this.#fork(),
-      () => undefined,
-    );
+    void this.#forkAfter(this.#failures === 0 ? 0 : Math.min(PAUSE_MAX_MS, 100 * 2 ** this.#failures));
+  }
+
+  /** Until there is one: a machine that has no room for another process now may have it later. */
+  async #forkAfter(pause_ms: number): Promise<void> {
+    const { signal } = this.#stopping;
+    for (let wait_ms = pause_ms; !signal.aborted; wait_ms = PAUSE_MAX_MS) {
+      await delay(wait_ms, undefined, { signal }).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        this.#fork();
+        return;
+      } catch (error) {
+        this.#logger.error({ err: error }, 'no process could be started for a gateway worker; it is tried again');
+      }
+    }
   }
 
   #freeSlot(): number {

@@ -43,9 +43,9 @@ export async function runGatewayWorker(): Promise<void> {
     const crew: CrewMate = { slot, processes, cancel };
     coppice = await startCoppice(settings, { logger, progress: () => undefined, crew });
   } catch (error) {
-    channel.tell({ type: 'failed', reason: (error as Error).message });
-    // Unless the message has to be written first, it is lost with us.
-    process.disconnect();
+    // Not before it is written: it would end with us.
+    const { message: reason } = error as Error;
+    pipe.send({ type: 'failed', reason } satisfies CrewMessage, () => process.exit(1));
     return;
   }
   channel.tell({ type: 'ready' });

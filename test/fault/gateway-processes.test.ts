@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync } from 'node:child_process';
+import { rename } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import pg from 'pg';
 import { choosePort } from '../../src/main/ports.ts';
@@ -135,12 +137,28 @@ describe('a gateway of several processes', { timeout: 300_000 }, () => {
     await endAll([...left, ...fresh]);
   });
 
+  it('says why another cannot take its place, and tries again', async () => {
+    const served = haveServed(coppice).length;
+    const id_file = join(coppice.data_directory, 'directory-id');
+    await rename(id_file, `${id_file}.away`);
+    try {
+      process.kill(workersOf(coppice)[0]!, 'SIGKILL');
+      await until(() => /no engine was ever started on.*"a gateway worker could not start"/.test(coppice.output()), {
+        what: 'the reason to be told',
+      });
+    } finally {
+      await rename(`${id_file}.away`, id_file);
+    }
+    await until(() => haveServed(coppice).length === served + 1, { what: 'another process in its place' });
+    await endAll(await connectMany(uri));
+  });
+
   it('lets transactions end before one that is told to stop does, while another takes its place', async () => {
     const clients = await connectMany(uri);
     for (const { pg: client } of clients) await client.query('BEGIN');
     const [leaving] = workersOf(coppice);
     process.kill(leaving!, 'SIGTERM');
-    await until(() => haveServed(coppice).length === 4, { what: 'another process in its place' });
+    await until(() => haveServed(coppice).length === 5, { what: 'another process in its place' });
     await Promise.all(clients.map(({ pg: client }) => client.query('SELECT 3')));
     await Promise.all(clients.map(({ pg: client }) => client.query('COMMIT')));
     await until(() => !workersOf(coppice).includes(leaving!), { what: 'the process to end' });

@@ -1,5 +1,6 @@
 import { parseFieldLetters } from '../../wire/backend-messages.ts';
 import {
+  type Field,
   parseCommandTag,
   parseRowDescription,
   statementMessages,
@@ -96,6 +97,15 @@ const ANSWERS = new Set([type('1'), TYPES.readyForQuery]);
 /** admin_shutdown: the compute goes to sleep, or is started anew. */
 const SHUT_DOWN = '57P01';
 
+/** What cannot be read is the server's doing. */
+function columnsOf(body: Buffer): Field[] {
+  try {
+    return parseRowDescription(body);
+  } catch (cause) {
+    throw refusals.answerUnreadable(cause);
+  }
+}
+
 async function runStatements(
   server: ServerLease,
   statements: readonly TextStatement[],
@@ -116,7 +126,7 @@ async function runStatements(
       case TYPES.dataRow:
         return writers[at]!.row(body);
       case TYPES.rowDescription:
-        return writers[at]!.fields(parseRowDescription(body));
+        return writers[at]!.fields(columnsOf(body));
       case TYPES.commandComplete: {
         const { command, rows } = parseCommandTag(body);
         return ended(command, rows);
