@@ -5,11 +5,10 @@ import { deleteBranch } from '../../actions/delete-branch.ts';
 import { restoreBranch } from '../../actions/restore-branch.ts';
 import { setDefaultBranch } from '../../actions/set-default-branch.ts';
 import { updateBranch } from '../../actions/update-branch.ts';
-import { CoppiceError } from '../../domain/errors.ts';
 import { LIMITS } from '../../domain/limits.ts';
 import { countBranches, listBranches } from '../../store/branches.ts';
 import { findEndpointsOfBranch } from '../../store/endpoints.ts';
-import { formatBranchCursor, parseBranchCursor } from '../branch-cursor.ts';
+import { ANY_KEY, formatListCursor, parseListCursor, sortColumn, TIME_KEY } from '../list-cursor.ts';
 import { reply, route } from '../route.ts';
 import {
   Branch,
@@ -34,6 +33,11 @@ import { serializeRole } from '../serializers/role.ts';
 const Search = Type.Optional(
   Type.String({ maxLength: LIMITS.name_characters, description: 'Part of a name or an id' }),
 );
+
+const BRANCH_ORDER = {
+  columns: { name: ANY_KEY, created_at: TIME_KEY, updated_at: TIME_KEY },
+  id: ANY_KEY,
+};
 
 const changes = [
   route({
@@ -122,11 +126,8 @@ const reads = [
       response: { 200: Branches },
     },
     handle: async ({ context, project, query }) => {
-      const after = query.cursor ? parseBranchCursor(query.cursor) : undefined;
-      const sort_by = query.sort_by ?? after?.sort_by ?? 'updated_at';
-      if (after && after.sort_by !== sort_by) {
-        throw new CoppiceError('invalid_request', { field: 'cursor', problem: `is of a list by ${after.sort_by}` });
-      }
+      const after = query.cursor ? parseListCursor(query.cursor, BRANCH_ORDER) : undefined;
+      const sort_by = sortColumn(query.sort_by, after, 'updated_at');
       const { search, limit, sort_order = 'desc' } = query;
       // One more than asked for tells whether there is a next page.
       const rows = await listBranches(context.store, project.id, {
@@ -143,7 +144,7 @@ const reads = [
         branches: page.map(serializeBranch),
         annotations: Object.fromEntries(annotated.map((row) => [row.id, serializeBranchAnnotation(row)])),
         pagination: {
-          next: last && formatBranchCursor({ sort_by, key: last.sort_key, id: last.id }),
+          next: last && formatListCursor({ sort_by, key: last.sort_key, id: last.id }),
           sort_by,
           sort_order,
         },
