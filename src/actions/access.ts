@@ -38,7 +38,8 @@ export function accessProject(context: ActionContext, projectId: string): Projec
   };
 }
 
-function requireRole(held: MembershipRole, needed: MembershipRole): void {
+/** Throws `permission_denied` when the role that is held is less than the one that is needed. */
+export function requireRole(held: MembershipRole, needed: MembershipRole): void {
   if (needed === 'admin' && held !== 'admin') throw new CoppiceError('permission_denied', { role: needed });
 }
 

@@ -1,11 +1,11 @@
 import { sql } from 'kysely';
 import { hashApiKey } from '../domain/credentials.ts';
-import { newOrganizationId, type OrganizationId, type UserId } from '../domain/ids.ts';
+import type { UserId } from '../domain/ids.ts';
 import { findKeyByHash, insertPersonalKey } from '../store/api-keys.ts';
 import { inTransaction, type Store, type StoreTransaction } from '../store/connection.ts';
-import { insertMembership, insertOrganization } from '../store/organizations.ts';
 import type { UserRow } from '../store/schema.ts';
 import { findFirstUser, insertUser } from '../store/users.ts';
+import { makeOrganization } from './make-organization.ts';
 
 export interface BootstrapOptions {
   /** Address of the first user, when there is none yet. */
@@ -33,9 +33,7 @@ export function bootstrap(store: Store, { email, api_key }: BootstrapOptions): P
 
 async function makeFirstUser(trx: StoreTransaction, email: string): Promise<UserRow> {
   const user = await insertUser(trx, { email, name: '' });
-  const id: OrganizationId = newOrganizationId();
-  await insertOrganization(trx, { id, name: 'Default', handle: `default-${id}` });
-  await insertMembership(trx, { organization_id: id, user_id: user.id, role: 'admin' });
+  await makeOrganization(trx, { name: 'Default', user_id: user.id });
   return user;
 }
 

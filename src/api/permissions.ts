@@ -14,6 +14,8 @@ export interface Permission {
 
 const PERSONAL_ONLY = { organization: 'organization_key_refused', project: 'organization_key_refused' } as const;
 const NOT_FOR_PROJECT_KEYS = { project: 'project_key_out_of_scope' } as const;
+/** An organisation's keys act for its admins, and still make no keys or members. */
+const PEOPLE_OF_IT = { organization: 'organization_key_refused', project: 'project_key_out_of_scope' } as const;
 
 const onProject = { scope: 'project', role: 'member', refused: {} } as const;
 
@@ -25,6 +27,16 @@ export const PERMISSIONS = {
   'auth.read': { scope: 'account', role: 'member', refused: {} },
   'regions.list': { scope: 'account', role: 'member', refused: {} },
   'organization.read': { scope: 'organization', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
+  'organization_key.list': { scope: 'organization', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
+  // Of the organisation's own keys the action asks for an admin; a project's key is for every member to make.
+  'organization_key.create': { scope: 'organization', role: 'member', refused: PEOPLE_OF_IT },
+  'organization_key.revoke': { scope: 'organization', role: 'admin', refused: NOT_FOR_PROJECT_KEYS },
+  'member.read': { scope: 'organization', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
+  'member.update': { scope: 'organization', role: 'admin', refused: NOT_FOR_PROJECT_KEYS },
+  // Members may leave; of whoever takes out another member the action asks for an admin.
+  'member.remove': { scope: 'organization', role: 'member', refused: PEOPLE_OF_IT },
+  'invitation.list': { scope: 'organization', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
+  'invitation.write': { scope: 'organization', role: 'admin', refused: PEOPLE_OF_IT },
   'project.list': { scope: 'account', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
   'project.list_shared': { scope: 'account', role: 'member', refused: PERSONAL_ONLY },
   'project.create': { scope: 'account', role: 'member', refused: NOT_FOR_PROJECT_KEYS },

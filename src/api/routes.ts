@@ -6,8 +6,11 @@ import { connectionUriRoutes } from './routes/connection-uri.ts';
 import { connectionRoutes } from './routes/connections.ts';
 import { databaseRoutes } from './routes/databases.ts';
 import { endpointRoutes } from './routes/endpoints.ts';
+import { invitationRoutes } from './routes/invitations.ts';
 import { jwksRoutes } from './routes/jwks.ts';
+import { memberRoutes } from './routes/members.ts';
 import { operationRoutes } from './routes/operations.ts';
+import { organizationApiKeyRoutes } from './routes/organization-api-keys.ts';
 import { organizationRoutes } from './routes/organizations.ts';
 import { projectRoutes } from './routes/projects.ts';
 import { regionRoutes } from './routes/regions.ts';
@@ -22,6 +25,9 @@ export const ROUTES: readonly Route[] = [
   ...apiKeyRoutes,
   ...userRoutes,
   ...organizationRoutes,
+  ...organizationApiKeyRoutes,
+  ...memberRoutes,
+  ...invitationRoutes,
   ...regionRoutes,
   ...projectRoutes,
   ...jwksRoutes,

@@ -66,6 +66,25 @@ export const ERRORS = {
     message: 'not allowed; this needs the role {role} in the organization',
     retry: 'never',
   },
+  last_admin: {
+    status: 422,
+    code: '',
+    message: 'cannot {verb} the last admin of an organization; make another member an admin first',
+    retry: 'after_change',
+  },
+  member_exists: {
+    status: 409,
+    code: '',
+    message: 'already a member of the organization; email:"{email}"',
+    retry: 'never',
+  },
+  user_exists: { status: 409, code: '', message: 'user already exists; email:"{email}"', retry: 'never' },
+  invitations_limit: {
+    status: 422,
+    code: 'INVITATIONS_LIMIT_EXCEEDED',
+    message: 'open invitations limit exceeded; limit:"{limit}"',
+    retry: 'after_change',
+  },
   organization_required: {
     status: 400,
     code: '',

@@ -18,6 +18,11 @@ export const LIMITS = {
   roles_per_jwks: 10,
   annotations_per_branch: 50,
   allowed_ips_per_project: 1000,
+  members_page_max: 500,
+  /** People whom one call invites, and invitations of an organisation that nobody has accepted. */
+  invitations_per_call: 100,
+  open_invitations_per_organization: 1000,
+  email_characters: 256,
   /** Computes that one call may make with a branch. */
   endpoints_per_call: 10,
   branch_expiry_seconds_max: 30 * 86_400,

@@ -33,3 +33,9 @@ export function nameProblem(name: string, limit: number = LIMITS.name_characters
   if (/[\u0000-\u001f\u007f]/.test(name)) return 'must not contain control characters';
   return undefined;
 }
+
+/** Why a text cannot be the address of a user; undefined when it can. */
+export function emailProblem(email: string): string | undefined {
+  if (email.length > LIMITS.email_characters) return `must be at most ${LIMITS.email_characters} characters`;
+  return /^[^\s@]+@[^\s@]+$/.test(email) ? undefined : 'is not an e-mail address';
+}

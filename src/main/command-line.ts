@@ -7,6 +7,7 @@ import { registerPool } from '../cli/pool.ts';
 import { registerRestore } from '../cli/restore.ts';
 import { registerStatus } from '../cli/status.ts';
 import { readGivenSettings, registerUp, SettingsError } from '../cli/up.ts';
+import { registerUsers } from '../cli/users.ts';
 import { CoppiceError } from '../domain/errors.ts';
 import { ObjectError } from '../drivers/objects/contract.ts';
 import { CommandError } from '../drivers/storage/command.ts';
@@ -37,6 +38,11 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
     settings,
     print,
     withKeys: async (of, use) => (await import('./keys.ts')).withKeys(of, use),
+  });
+  registerUsers(program, {
+    settings,
+    print,
+    createUser: async (of, user) => (await import('./make-user.ts')).makeUser(of, user),
   });
   registerExport(program, {
     settings,

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { UserId } from '../domain/ids.ts';
+import type { OrganizationId, UserId } from '../domain/ids.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { ApiKeyRow } from './schema.ts';
@@ -94,6 +94,52 @@ export function revokePersonalKey(store: Store, userId: UserId, id: number): Pro
     .where('id', '=', id)
     .where('kind', '=', 'personal')
     .where('user_id', '=', userId)
+    .where('revoked_at', 'is', null)
+    .returning(LISTED)
+    .executeTakeFirst();
+}
+
+/** A key of an organisation, with the name or e-mail address of whoever made it. */
+export interface OrganizationKey extends ListedApiKey {
+  readonly creator: string;
+}
+
+/** The valid keys of an organisation, those of its projects among them, oldest first. */
+export function listOrganizationKeys(store: Store, organization_id: OrganizationId): Promise<OrganizationKey[]> {
+  return store
+    .selectFrom('api_keys')
+    .innerJoin('users', 'users.id', 'api_keys.created_by')
+    .select(LISTED.map((column) => `api_keys.${column}` as const))
+    .select(sql<string>`coalesce(nullif(users.name, ''), users.email)`.as('creator'))
+    .where('api_keys.organization_id', '=', organization_id)
+    .where('api_keys.revoked_at', 'is', null)
+    .orderBy('api_keys.id')
+    .execute();
+}
+
+/** Writes a key of an organisation; one with a project is that project's. */
+export function insertOrganizationKey(
+  trx: StoreTransaction,
+  key: Pick<ApiKeyRow, 'name' | 'secret_hash' | 'created_by' | 'project_id'> & { organization_id: OrganizationId },
+): Promise<ListedApiKey> {
+  return trx
+    .insertInto('api_keys')
+    .values({ ...key, kind: key.project_id === null ? 'organization' : 'project' })
+    .returning(LISTED)
+    .executeTakeFirstOrThrow();
+}
+
+/** Ends a valid key of the organisation or of one of its projects; undefined when there is none of that id. */
+export function revokeOrganizationKey(
+  store: Store,
+  organization_id: OrganizationId,
+  id: number,
+): Promise<ListedApiKey | undefined> {
+  return store
+    .updateTable('api_keys')
+    .set({ revoked_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .where('organization_id', '=', organization_id)
     .where('revoked_at', 'is', null)
     .returning(LISTED)
     .executeTakeFirst();

@@ -1,4 +1,5 @@
-import type { OrganizationId, UserId } from '../domain/ids.ts';
+import { sql } from 'kysely';
+import type { OrganizationId } from '../domain/ids.ts';
 import { anyOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
@@ -28,9 +29,7 @@ export function insertOrganization(
   return trx.insertInto('organizations').values(organization).returningAll().executeTakeFirstOrThrow();
 }
 
-export async function insertMembership(
-  trx: StoreTransaction,
-  membership: { organization_id: OrganizationId; user_id: UserId; role: 'admin' | 'member' },
-): Promise<void> {
-  await trx.insertInto('memberships').values(membership).execute();
+/** Holds who belongs to the organisation: whoever changes roles or removes members waits until the transaction ends. */
+export async function lockMembers(trx: StoreTransaction, id: OrganizationId): Promise<void> {
+  await sql`select from organizations where id = ${id} for no key update`.execute(trx);
 }

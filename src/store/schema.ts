@@ -83,6 +83,33 @@ export interface ApiKeysTable {
   last_used_from_addr: string | null;
 }
 
+export interface InvitationsTable {
+  id: Generated<string>;
+  organization_id: string;
+  email: string;
+  role: 'admin' | 'member';
+  invited_by: string;
+  invited_at: Time;
+  accepted_at: OptionalTime;
+}
+
+export interface ProjectPermissionsTable {
+  id: Generated<string>;
+  project_id: string;
+  email: string;
+  granted_by: string | null;
+  granted_at: Time;
+  revoked_at: OptionalTime;
+}
+
+export interface TransferRequestsTable {
+  id: Generated<string>;
+  project_id: string;
+  created_by: string | null;
+  created_at: Time;
+  expires_at: Time;
+}
+
 export interface TimelinesTable {
   id: string;
   project_id: string;
@@ -423,6 +450,9 @@ export interface Schema {
   memberships: MembershipsTable;
   projects: ProjectsTable;
   api_keys: ApiKeysTable;
+  invitations: InvitationsTable;
+  project_permissions: ProjectPermissionsTable;
+  transfer_requests: TransferRequestsTable;
   timelines: TimelinesTable;
   timeline_snapshots: TimelineSnapshotsTable;
   history_damages: HistoryDamagesTable;
@@ -446,6 +476,8 @@ export interface Schema {
 
 export type UserRow = Selectable<UsersTable>;
 export type OrganizationRow = Selectable<OrganizationsTable>;
+export type MembershipRow = Selectable<MembershipsTable>;
+export type InvitationRow = Selectable<InvitationsTable>;
 export type ProjectRow = Selectable<ProjectsTable>;
 export type ApiKeyRow = Selectable<ApiKeysTable>;
 export type TimelineRow = Selectable<TimelinesTable>;

@@ -48,6 +48,15 @@ const project: Expected = {
   project_key: 'allowed',
   foreign_project_key: 'out of scope',
 };
+const organization: Expected = { ...project, project_key: 'out of scope' };
+const admins: Expected = { ...organization, member: 'forbidden' };
+const peopleOfTheOrganization: Expected = {
+  ...organization,
+  organization_key: 'personal only',
+  foreign_organization_key: 'personal only',
+};
+/** Beside themselves, nobody but admins: a key of the organisation is no person. */
+const peopleWhoAdminister: Expected = { ...peopleOfTheOrganization, member: 'forbidden' };
 
 /** Who may do what, said a second time and in other words than in the product. */
 const EXPECTED: Record<PermissionName, Expected> = {
@@ -56,10 +65,15 @@ const EXPECTED: Record<PermissionName, Expected> = {
   'user.list_organizations': anybody,
   'auth.read': anybody,
   'regions.list': anybody,
-  'organization.read': {
-    ...project,
-    project_key: 'out of scope',
-  },
+  'organization.read': organization,
+  'organization_key.list': organization,
+  'organization_key.create': peopleOfTheOrganization,
+  'organization_key.revoke': admins,
+  'member.read': organization,
+  'member.update': admins,
+  'member.remove': peopleWhoAdminister,
+  'invitation.list': organization,
+  'invitation.write': peopleWhoAdminister,
   'project.list': peopleAndOrganizations,
   'project.list_shared': people,
   'project.create': peopleAndOrganizations,

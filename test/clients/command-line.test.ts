@@ -45,6 +45,8 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
     'keys create',
     'keys list',
     'keys revoke',
+    'users',
+    'users create',
     'backup',
     'restore',
     'pool',
@@ -95,6 +97,21 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
     const again = await run('keys', 'revoke', id);
     assert.equal(again.code, 1);
     assert.equal(again.err, 'coppice: API key not found\n');
+  });
+
+  it('users create makes somebody who may call, once for each address', async () => {
+    const { out: key, err } = await run('users', 'create', '--email', 'new@example.test', '--name', 'New');
+    assert.equal(err, '');
+    assert.match(key, /^napi_[0-9a-f]{64}\n$/);
+    const answer = await fetch(`http://127.0.0.1:${running.api_port}/api/v2/users/me`, {
+      headers: { authorization: `Bearer ${key.trim()}` },
+    });
+    const me = (await answer.json()) as { email: string; name: string };
+    assert.deepEqual([me.email, me.name], ['new@example.test', 'New']);
+    const again = await run('users', 'create', '--email', 'New@example.test');
+    assert.deepEqual([again.code, again.err], [1, 'coppice: user already exists; email:"New@example.test"\n']);
+    const none = await run('users', 'create', '--email', 'nobody');
+    assert.deepEqual([none.code, /"nobody" is not an e-mail address/.test(none.err)], [1, true]);
   });
 
   it('a key without a sound name is refused before anything is made', async () => {

@@ -16,7 +16,7 @@ const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 const PREFIX = '/api/v2';
 const SCHEMA_ID = 'public';
 /** Routes that the public API does not have; their answers are written by schemas of ours. */
-const OURS = [/\/endpoints\/[^/]+\/connections$/];
+const OURS = [/\/invitations\/[^/]+$/, /\/endpoints\/[^/]+\/connections$/];
 
 const file = join(
   dirname(fileURLToPath(import.meta.resolve('@neondatabase/api-client'))),

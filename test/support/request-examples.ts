@@ -19,6 +19,8 @@ export function examplePath(route: Route, ids: ExampleIds): string {
     snapshot_id: 'snap-unknown-snapshot-12345678',
     role_name: 'neondb_owner',
     jwks_id: UNKNOWN_UUID,
+    member_id: UNKNOWN_UUID,
+    invitation_id: UNKNOWN_UUID,
     database_name: 'neondb',
   };
   return route.path.replace(/:(\w+)/g, (_, name: string) => {
@@ -44,7 +46,7 @@ const exampleIssuer = (branch_id: string) => ({
 });
 
 /** A valid body of every route that takes one, with every kind of field that it has. */
-export function exampleBody(route: Route, { branch_id }: ExampleIds): Record<string, unknown> | undefined {
+export function exampleBody(route: Route, { branch_id, project_id }: ExampleIds): Record<string, unknown> | undefined {
   if (!route.schema.body) return undefined;
   const compute = {
     autoscaling_limit_min_cu: 0.25,
@@ -56,6 +58,9 @@ export function exampleBody(route: Route, { branch_id }: ExampleIds): Record<str
   const project = { name: 'a name', history_retention_seconds: 3600, default_endpoint_settings: defaults };
   const bodies: Record<string, Record<string, unknown>> = {
     'POST /api_keys': { key_name: 'a name' },
+    'POST /organizations/:org_id/api_keys': { key_name: 'a name', project_id },
+    'PATCH /organizations/:org_id/members/:member_id': { role: 'admin' },
+    'POST /organizations/:org_id/invitations': { invitations: [{ email: 'a@example.test', role: 'member' }] },
     'POST /projects': {
       project: {
         ...project,

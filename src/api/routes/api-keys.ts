@@ -4,7 +4,7 @@ import { createApiKey } from '../../actions/create-api-key.ts';
 import { revokeApiKey } from '../../actions/revoke-api-key.ts';
 import { listPersonalKeys } from '../../store/api-keys.ts';
 import { reply, route } from '../route.ts';
-import { CreateApiKeyBody, CreatedApiKey, ListedApiKey, RevokedApiKey } from '../schemas/api-key.ts';
+import { CreateApiKeyBody, CreatedApiKey, KeyId, ListedApiKey, RevokedApiKey } from '../schemas/api-key.ts';
 import { serializeCreatedApiKey, serializeListedApiKey, serializeRevokedApiKey } from '../serializers/api-key.ts';
 
 export const apiKeyRoutes = [
@@ -15,11 +15,11 @@ export const apiKeyRoutes = [
     summary: "Lists the caller's personal API keys",
     schema: { response: { 200: Type.Array(ListedApiKey) } },
     handle: async ({ context, caller }) => {
-      const person = personOf(caller);
-      const keys = await listPersonalKeys(context.store, person.user.id);
+      const { user } = personOf(caller);
+      const keys = await listPersonalKeys(context.store, user.id);
       return reply(
         200,
-        keys.map((key) => serializeListedApiKey(key, person)),
+        keys.map((key) => serializeListedApiKey(key, user.name || user.email)),
       );
     },
   }),
@@ -42,7 +42,7 @@ export const apiKeyRoutes = [
     permission: 'api_keys.manage',
     summary: 'Revokes a personal API key, at once and for good',
     schema: {
-      params: Type.Object({ key_id: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }) }),
+      params: Type.Object({ key_id: KeyId }),
       response: { 200: RevokedApiKey },
     },
     handle: async ({ context, caller, params }) => {

@@ -1,6 +1,5 @@
-import Type from 'typebox';
 import { reply, route } from '../route.ts';
-import { Id } from '../schemas/fields.ts';
+import { OrganizationParams } from '../schemas/fields.ts';
 import { Organization } from '../schemas/organization.ts';
 import { serializeOrganization } from '../serializers/organization.ts';
 
@@ -10,7 +9,7 @@ export const organizationRoutes = [
     path: '/organizations/:org_id',
     permission: 'organization.read',
     summary: 'Shows an organization',
-    schema: { params: Type.Object({ org_id: Id }), response: { 200: Organization } },
+    schema: { params: OrganizationParams, response: { 200: Organization } },
     handle: async ({ organization }) => reply(200, serializeOrganization(organization)),
   }),
 ];

@@ -1,10 +1,16 @@
 import Type, { type Static } from 'typebox';
 import { LIMITS } from '../../domain/limits.ts';
-import { Name, Timestamp } from './fields.ts';
+import { Id, Name, Timestamp } from './fields.ts';
 
 const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 
-const key = { id: Type.Integer(), name: Type.String(), created_at: Timestamp };
+const key = {
+  id: Type.Integer(),
+  name: Type.String(),
+  created_at: Timestamp,
+  /** Of keys for one project alone; clients take its mere presence for that. */
+  project_id: Type.Optional(Type.String()),
+};
 const use = { last_used_at: Nullable(Timestamp), last_used_from_addr: Type.String() };
 
 /** In lists the creator is an object, in the other answers an id: so it is in the public API. */
@@ -20,3 +26,9 @@ export type CreatedApiKey = Static<typeof CreatedApiKey>;
 export type RevokedApiKey = Static<typeof RevokedApiKey>;
 
 export const CreateApiKeyBody = Type.Object({ key_name: Name(LIMITS.short_name_characters) });
+/** Without a project it is the organisation's own. */
+export const CreateOrganizationKeyBody = Type.Object({
+  key_name: Name(LIMITS.short_name_characters),
+  project_id: Type.Optional(Id),
+});
+export const KeyId = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });

@@ -9,6 +9,7 @@ const WITHOUT_CONTROL_CHARACTERS = '^[^\\u0000-\\u001f\\u007f]*$';
 /** An id as it stands in a path. */
 export const Id = Type.String({ pattern: PATH_ID_PATTERN });
 export const Uuid = Type.String({ format: 'uuid' });
+export const Email = Type.String({ format: 'email', maxLength: LIMITS.email_characters });
 /** RFC 3339, UTC, whole seconds. */
 export const Timestamp = Type.String({ format: 'date-time' });
 
@@ -21,3 +22,6 @@ export const Identifier = Type.String({ minLength: 1, maxLength: LIMITS.identifi
 
 export const ProjectParams = Type.Object({ project_id: Id });
 export const inProject = <P extends TProperties>(properties: P) => Type.Object({ project_id: Id, ...properties });
+
+export const OrganizationParams = Type.Object({ org_id: Id });
+export const inOrganization = <P extends TProperties>(properties: P) => Type.Object({ org_id: Id, ...properties });

@@ -1,18 +1,22 @@
-import type { PersonalCaller } from '../../actions/caller.ts';
 import type { ListedApiKey as ApiKey } from '../../store/api-keys.ts';
 import type { CreatedApiKey, ListedApiKey, RevokedApiKey } from '../schemas/api-key.ts';
 import { timestamp } from './timestamp.ts';
 
-const facts = (key: ApiKey) => ({ id: key.id, name: key.name, created_at: timestamp(key.created_at) });
+const facts = (key: ApiKey) => ({
+  id: key.id,
+  name: key.name,
+  created_at: timestamp(key.created_at),
+  project_id: key.project_id ?? undefined,
+});
 
 const use = (key: ApiKey) => ({
   last_used_at: key.last_used_at && timestamp(key.last_used_at),
   last_used_from_addr: key.last_used_from_addr ?? '',
 });
 
-/** A key in the list of its owner. */
-export function serializeListedApiKey(key: ApiKey, { user }: PersonalCaller): ListedApiKey {
-  return { ...facts(key), created_by: { id: user.id, name: user.name || user.email, image: '' }, ...use(key) };
+/** A key in the list of its owner; `creator` is the name of whoever made it. */
+export function serializeListedApiKey(key: ApiKey, creator: string): ListedApiKey {
+  return { ...facts(key), created_by: { id: key.created_by, name: creator, image: '' }, ...use(key) };
 }
 
 /** A new key: the only answer that holds the secret. */
