@@ -6,6 +6,7 @@ import type { ActionContext } from '../src/actions/context.ts';
 import { createProject } from '../src/actions/create-project.ts';
 import { createApi } from '../src/api/server.ts';
 import { newApiKey, Vault } from '../src/domain/credentials.ts';
+import { createChangeWatch } from '../src/store/change-watch.ts';
 import type { Log } from '../src/watch/log-fields.ts';
 import { createLogger } from '../src/watch/logger.ts';
 import { startStoreServer, type TestStore } from '../test/support/store.ts';
@@ -132,7 +133,7 @@ async function fillApi(store: TestStore) {
   }
   await store.pool.query('analyze');
   const logger = createLogger({ level: 'info', stream: { write: () => undefined } }) as Log & FastifyBaseLogger;
-  const app = await createApi({ context, ready: () => true, logger });
+  const app = await createApi({ context, changes: createChangeWatch(), ready: () => true, logger });
   return { app, headers: { authorization: `Bearer ${key}` }, projects };
 }
 

@@ -2,7 +2,8 @@ import type { Static, TSchema } from 'typebox';
 import type { AccessibleProject } from '../actions/access.ts';
 import type { Caller } from '../actions/caller.ts';
 import type { ActionContext } from '../actions/context.ts';
-import type { OrganizationRow } from '../store/schema.ts';
+import type { OperationId } from '../domain/ids.ts';
+import type { OperationRow, OrganizationRow } from '../store/schema.ts';
 import type { PERMISSIONS, PermissionName } from './permissions.ts';
 
 export interface RouteSchema {
@@ -29,6 +30,8 @@ export interface RouteInput<S extends RouteSchema, P extends PermissionName, F =
   readonly body: Parsed<S['body']>;
   /** What `prefetch` of the route has begun. */
   readonly prefetched: Promise<F>;
+  /** Waits for operations: until all have ended, for so many seconds, or until the client leaves or the server stops. */
+  readonly untilEnded: (ids: readonly OperationId[], seconds: number) => Promise<OperationRow[]>;
 }
 
 /** A status of the route's `response` and the body that its schema describes. */

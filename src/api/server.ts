@@ -25,23 +25,28 @@ import { accessOrganization, accessProject, type ProjectAccess } from '../action
 import type { Caller } from '../actions/caller.ts';
 import type { ActionContext } from '../actions/context.ts';
 import { KeyUse } from '../actions/key-use.ts';
+import { OperationWaits } from '../actions/operation-waits.ts';
 import { CoppiceError } from '../domain/errors.ts';
+import type { OperationId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
+import type { ChangeWatch } from '../store/change-watch.ts';
 import type { Metrics } from '../watch/metrics.ts';
 import { authenticate } from './authenticate.ts';
 import { allowOrigins } from './cors.ts';
 import { answerUnreadable, sendError } from './errors.ts';
 import { PERMISSIONS, type Permission } from './permissions.ts';
+import { withPreferredWait } from './preferred-wait.ts';
 import type { Route, RouteInput, RouteSchema } from './route.ts';
 import { addHealthRoutes } from './routes/health.ts';
 import { addMetricsRoute } from './routes/metrics.ts';
 import { ROUTES } from './routes.ts';
 import { ErrorBody } from './schemas/error.ts';
 import { addJsonParser, validatorCompiler } from './validation.ts';
+import { whenGone } from './when-gone.ts';
 
 const API_PREFIX = '/api/v2';
 
-export interface ApiOptions {
+export interface StatusOptions {
   readonly context: ActionContext;
   /** True once projects can be created: what /readyz says. */
   readonly ready: () => boolean;
@@ -50,6 +55,11 @@ export interface ApiOptions {
   readonly metrics?: Metrics;
   /** Origins of browsers that may call; none by default. */
   readonly allowed_origins?: readonly string[];
+}
+
+export interface ApiOptions extends StatusOptions {
+  /** Where requests that wait hear that they may look again. */
+  readonly changes: ChangeWatch;
 }
 
 declare module 'fastify' {
@@ -64,13 +74,13 @@ declare module 'fastify' {
 /** Builds the server; the caller listens and closes. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const app = createBase(options, refuseUnknown);
-  await app.register(async (api) => addApiRoutes(api, options.context), { prefix: API_PREFIX });
+  await app.register(async (api) => addApiRoutes(api, options), { prefix: API_PREFIX });
   await app.ready();
   return app;
 }
 
 /** What a process without the API serves: whether it lives, and what it measures. */
-export async function createStatusServer(options: ApiOptions): Promise<FastifyInstance> {
+export async function createStatusServer(options: StatusOptions): Promise<FastifyInstance> {
   const app = createBase(options, () => {
     throw new CoppiceError('route_not_found');
   });
@@ -79,7 +89,7 @@ export async function createStatusServer(options: ApiOptions): Promise<FastifyIn
 }
 
 function createBase(
-  options: ApiOptions,
+  options: StatusOptions,
   refuse: (request: FastifyRequest, reply: FastifyReply) => never,
 ): FastifyInstance {
   const app: FastifyInstance = Fastify({
@@ -117,7 +127,7 @@ function createBase(
   return app;
 }
 
-async function addApiRoutes(api: FastifyInstance, context: ActionContext): Promise<void> {
+async function addApiRoutes(api: FastifyInstance, { context, changes }: ApiOptions): Promise<void> {
   await api.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -129,10 +139,20 @@ async function addApiRoutes(api: FastifyInstance, context: ActionContext): Promi
   api.get('/openapi.json', { schema: { hide: true } }, async () => api.swagger());
   const keyUse = new KeyUse(context.store, (error) => api.log.warn({ err: error }, 'use of API keys was not recorded'));
   api.addHook('onClose', () => keyUse.close());
-  for (const route of ROUTES) addRoute(api, context, keyUse, route);
+  const waits = new OperationWaits(context.store, changes);
+  api.addHook('preClose', async () => waits.close());
+  for (const route of ROUTES) addRoute(api, { context, keyUse, waits }, route);
 }
 
-function addRoute(api: FastifyInstance, context: ActionContext, keyUse: KeyUse, route: Route): void {
+/** What routes share. */
+interface Shared {
+  readonly context: ActionContext;
+  readonly keyUse: KeyUse;
+  readonly waits: OperationWaits;
+}
+
+function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
+  const { context, keyUse, waits } = shared;
   const permission: Permission = PERMISSIONS[route.permission];
   const { response, ...input } = route.schema;
   api.route({
@@ -154,14 +174,19 @@ function addRoute(api: FastifyInstance, context: ActionContext, keyUse: KeyUse, 
       request.caller = caller;
     },
     handler: async (request, reply) => {
-      const answer = await route.handle(await authorised(context, permission, request));
+      const answer = await route.handle(await authorised(shared, permission, { request, reply }));
       reply.code(answer.status);
-      return answer.body;
+      if (route.method === 'GET') return answer.body;
+      return withPreferredWait(context, waits, { request, reply, body: answer.body });
     },
   });
 }
 
-async function authorised(context: ActionContext, permission: Permission, request: FastifyRequest) {
+async function authorised(
+  { context, waits }: Shared,
+  permission: Permission,
+  { request, reply }: { request: FastifyRequest; reply: FastifyReply },
+) {
   const caller = request.caller!;
   const ids = request.params as { org_id?: string };
   const input: Record<keyof RouteInput<RouteSchema, Route['permission']>, unknown> = {
@@ -173,6 +198,8 @@ async function authorised(context: ActionContext, permission: Permission, reques
     query: request.query,
     body: request.body,
     prefetched: request.prefetched,
+    untilEnded: (ids: readonly OperationId[], seconds: number) =>
+      waits.untilEnded(ids, { timeout_ms: seconds * 1000, gone: whenGone(reply) }),
   };
   if (permission.scope === 'project') {
     input.project = await request.project_access!(caller, permission.role);

@@ -317,6 +317,12 @@ export const ERRORS = {
     message: 'project already has running conflicting operations, scheduling of new ones is prohibited',
     retry: 'safe',
   },
+  waits_exceeded: {
+    status: 503,
+    code: '',
+    message: 'too many requests wait for operations, please ask without waiting; limit:"{limit}"',
+    retry: 'safe',
+  },
   pg_setting_refused: {
     status: 400,
     code: '',

@@ -41,6 +41,10 @@ export const LIMITS = {
   projects_page_default: 10,
   projects_page_max: 400,
   operations_page_max: 1000,
+  /** A request waits for operations this long at most: clients give up after a minute. */
+  wait_seconds_max: 60,
+  /** Requests of one process that wait for operations. */
+  waiting_requests: 1000,
   branches_page_max: 10_000,
   history_retention_seconds_default: 86_400,
   history_retention_seconds_max: 2_592_000,

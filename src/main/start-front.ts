@@ -5,6 +5,7 @@ import { addConnections, type ConnectionsReader } from '../domain/endpoint-conne
 import type { EngineContext } from '../engine/context.ts';
 import { endIdleSessionsOf } from '../engine/end-idle-sessions.ts';
 import { learnOnDemand } from '../engine/learn.ts';
+import { createChangeWatch } from '../store/change-watch.ts';
 import type { Change, ChangeListener } from '../store/changes.ts';
 import type { Log } from '../watch/log-fields.ts';
 import { createMetrics, type Metrics } from '../watch/metrics.ts';
@@ -25,6 +26,8 @@ export interface Front {
   hear(change: Change): void;
   /** Changes may have been missed. */
   forget(): void;
+  /** Changes are heard again, and some may have been missed. */
+  lookAgain(): void;
   /** From now on changes are heard. */
   useListener(listener: ChangeListener): void;
   /** What other processes of the gateway may ask this one. */
@@ -69,13 +72,14 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     async () => (await gate?.askOthers('metrics', undefined)) ?? [],
   );
   const serves_api = settings.roles.includes('api');
+  const changes = createChangeWatch();
   let listening: Awaited<ReturnType<typeof listenApi>> | undefined;
   if ((serves_api || gate) && !options.crew) {
     // Every log of ours is one of pino's, which is what Fastify takes.
     const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
     const schemas = createSchemaReader(waker);
     const apiContext = { ...context, schemas, connections: gate && connectionsReader(gate) };
-    const apiOptions = { context: apiContext, ready: options.ready, logger: log, metrics };
+    const apiOptions = { context: apiContext, ready: options.ready, logger: log, metrics, changes };
     const http = await (serves_api ? createApi : createStatusServer)(apiOptions);
     if (gate) mountGateway(http.server, gate);
     listening = await listenApi(http, settings.listen, settings.api_port);
@@ -91,11 +95,13 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
       directory.hear(change);
       tokens.hear(change);
       waker.hear(change);
+      changes.hear(change.id);
     },
     forget: () => {
       directory.forget();
       tokens.forget();
     },
+    lookAgain: () => changes.hearAll(),
     useListener: (opened) => {
       listener = opened;
     },

@@ -214,5 +214,6 @@ function listen({ connection }: Foundation, front: Front, engine: Engine | undef
       engine?.hear(change);
     },
     onGap: () => front.forget(),
+    onAgain: () => front.lookAgain(),
   });
 }

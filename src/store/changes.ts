@@ -22,11 +22,11 @@ const BARRIER = 'barrier';
 
 /**
  * Hears of every committed change. When the connection breaks, `onGap` is called at once, since changes may have been
- * missed; it is opened again until `close`.
+ * missed; it is opened again until `close`, and `onAgain` is called then, for those who could not be told meanwhile.
  */
 export async function listenForChanges(
   connection: pg.ClientConfig,
-  handlers: { onChange: (change: Change) => void; onGap: () => void },
+  handlers: { onChange: (change: Change) => void; onGap: () => void; onAgain: () => void },
 ): Promise<ChangeListener> {
   let client: pg.Client | undefined;
   let closed = false;
@@ -54,7 +54,7 @@ export async function listenForChanges(
     client = next;
   };
   const reopen = () => {
-    timer = setTimeout(() => open().catch(reopen), RECONNECT_DELAY_MS);
+    timer = setTimeout(() => open().then(handlers.onAgain, reopen), RECONNECT_DELAY_MS);
     timer.unref();
   };
   await open();

@@ -7,6 +7,8 @@ import type { ActionContext, InstallationFacts } from '../../src/actions/context
 import { createApi } from '../../src/api/server.ts';
 import { newApiKey, Vault } from '../../src/domain/credentials.ts';
 import { addConnections, type ConnectionsReader } from '../../src/domain/endpoint-connections.ts';
+import { createChangeWatch } from '../../src/store/change-watch.ts';
+import { listenForChanges } from '../../src/store/changes.ts';
 import type { Metrics } from '../../src/watch/metrics.ts';
 import { assertInContract } from './openapi-contract.ts';
 import { startStoreServer, type TestStore } from './store.ts';
@@ -79,35 +81,57 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
       connections: options.connections ?? (async (_id, limit) => addConnections([], limit)),
       history: { resolve: () => Promise.reject(new Error('there is no engine here that could look into the past')) },
     };
-    const log: string[] = [];
-    const app = await createApi({
-      context,
-      ready: options.ready ?? (() => true),
-      logger: pino({ level: 'debug' }, { write: (line: string) => log.push(line) }),
-      allowed_origins: options.allowed_origins,
-      metrics: options.metrics,
-    });
-    return {
-      app,
-      context,
-      store,
-      key,
-      log,
-      call: async (method, path, call = {}) => {
-        const answer = await callApi(app, key, method, path, call);
-        assert.notEqual(
-          answer.status,
-          500,
-          log.findLast((line) => line.includes('"err"')),
-        );
-        return answer;
-      },
-      close: () => app.close().finally(() => server.stop()),
-    };
+    const api = await serve({ context, store, key, options });
+    return { ...api, close: () => api.close().finally(() => server.stop()) };
   } catch (error) {
     await server.stop();
     throw error;
   }
+}
+
+/** Another process of the same API, on the same store. It is to be closed before the first. */
+export function startSecondApi({ context, store, key }: TestApi): Promise<TestApi> {
+  return serve({ context, store, key, options: {} });
+}
+
+async function serve({
+  context,
+  store,
+  key,
+  options,
+}: Pick<TestApi, 'context' | 'store' | 'key'> & { options: TestApiOptions }): Promise<TestApi> {
+  const log: string[] = [];
+  const changes = createChangeWatch();
+  const listener = await listenForChanges(store.connection, {
+    onChange: ({ id }) => changes.hear(id),
+    onGap: () => undefined,
+    onAgain: () => changes.hearAll(),
+  });
+  const app = await createApi({
+    context,
+    changes,
+    ready: options.ready ?? (() => true),
+    logger: pino({ level: 'debug' }, { write: (line: string) => log.push(line) }),
+    allowed_origins: options.allowed_origins,
+    metrics: options.metrics,
+  });
+  return {
+    app,
+    context,
+    store,
+    key,
+    log,
+    call: async (method, path, call = {}) => {
+      const answer = await callApi(app, key, method, path, call);
+      assert.notEqual(
+        answer.status,
+        500,
+        log.findLast((line) => line.includes('"err"')),
+      );
+      return answer;
+    },
+    close: () => app.close().finally(() => listener.close()),
+  };
 }
 
 async function callApi(

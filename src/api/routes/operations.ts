@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import { lookUpOperation, requireOperationOf } from '../../actions/access.ts';
+import { hasEnded } from '../../actions/operation-waits.ts';
 import { LIMITS } from '../../domain/limits.ts';
 import { listOperations } from '../../store/operations.ts';
 import { reply, route } from '../route.ts';
@@ -39,13 +40,25 @@ export const operationRoutes = [
     method: 'GET',
     path: '/projects/:project_id/operations/:operation_id',
     permission: 'operation.read',
-    summary: 'Shows an operation',
+    summary: 'Shows an operation, when it has ended if asked to wait',
     schema: {
       params: inProject({ operation_id: Uuid }),
+      querystring: Type.Object({
+        wait_s: Type.Optional(
+          Type.Integer({
+            minimum: 0,
+            maximum: LIMITS.wait_seconds_max,
+            description: 'Answers when the operation has ended, or after so many seconds',
+          }),
+        ),
+      }),
       response: { 200: Type.Object({ operation: Operation }) },
     },
     prefetch: (context, params) => lookUpOperation(context.store, params.operation_id!),
-    handle: async ({ project, prefetched }) =>
-      reply(200, { operation: serializeOperation(requireOperationOf(project, await prefetched)) }),
+    handle: async ({ project, prefetched, query, untilEnded }) => {
+      const found = requireOperationOf(project, await prefetched);
+      const [waited] = query.wait_s && !hasEnded(found) ? await untilEnded([found.id], query.wait_s) : [found];
+      return reply(200, { operation: serializeOperation(waited ?? found) });
+    },
   }),
 ];
