@@ -11,16 +11,20 @@ import { insertTimeline } from '../store/timelines.ts';
 import { type AccessibleProject, findBranchOf } from './access.ts';
 import { readAskedPoint } from './asked-point.ts';
 import { readExpiry } from './branch-expiry.ts';
+import { newLease } from './branch-lease.ts';
 import { type Caller, callerUserId } from './caller.ts';
 import { type ComputeIntent, type ComputeRequest, newComputeIntent } from './compute-intent.ts';
 import type { ActionContext } from './context.ts';
 import { copyBranchConfig } from './copy-branch-config.ts';
 import { insertNewEndpoint } from './create-endpoint.ts';
 import { endpointOperation } from './endpoint-operations.ts';
+import { findCreatedBranch } from './find-created-branch.ts';
 import { requireStorage } from './storage-reserve.ts';
 
 /** Fields as in the API; an empty parent is the default branch. */
 export interface BranchRequest {
+  /** A branch of that name is given back as it is, and none is made. */
+  readonly if_absent?: boolean;
   readonly branch?: {
     readonly parent_id?: string;
     readonly name?: string;
@@ -30,6 +34,8 @@ export interface BranchRequest {
     readonly archived?: boolean;
     readonly init_source?: string;
     readonly expires_at?: string;
+    /** It expires after so long, unless its lease is renewed. */
+    readonly lease_ttl_seconds?: number;
   };
   readonly endpoints?: readonly BranchEndpointRequest[];
   readonly annotation_value?: Readonly<Record<string, string>>;
@@ -40,6 +46,8 @@ interface BranchEndpointRequest extends ComputeRequest {
 }
 
 export interface CreatedBranch {
+  /** False: it was there. */
+  readonly created: boolean;
   readonly branch: BranchView;
   readonly endpoints: readonly EndpointView[];
   readonly operations: readonly OperationRow[];
@@ -50,7 +58,10 @@ export interface CreatedBranch {
   readonly connection?: { endpoint_id: string; role: string; password: string; database: string };
 }
 
-/** Makes a branch of another one, with all of its data or with its schema only, and with the endpoints asked for. */
+/**
+ * Makes a branch of another one, with all of its data or with its schema only, and with the endpoints asked for. With
+ * `if_absent` one that is there already is given back.
+ */
 export async function createBranch(
   context: ActionContext,
   caller: Caller,
@@ -58,11 +69,16 @@ export async function createBranch(
   request: BranchRequest,
 ): Promise<CreatedBranch> {
   refuseWhatIsNotAvailable(context, request);
+  // First, since the point that it was made at may be out of the history by now.
+  const existing = request.if_absent && (await findExisting(context, project, request));
+  if (existing) return existing;
   const origin = await findOrigin(context, project, request.branch);
   const intents = endpointIntents(context, project, request.endpoints ?? []);
   await requireStorage(context, 'branch');
   return context.store.transaction().execute(async (trx) => {
     await lockLiveProject(trx, project.id);
+    const made_meanwhile = request.if_absent && (await existingBranch(trx, context, project, request));
+    if (made_meanwhile) return made_meanwhile;
     const parent = await findParent(trx, project, request.branch?.parent_id);
     // It was restored since the point was found.
     if (origin && origin.timeline_id !== parent.timeline_id) throw new CoppiceError('operations_running');
@@ -85,8 +101,30 @@ export async function createBranch(
     ]);
     const endpoints = (await findEndpointsOfBranch(trx, branch.id)) ?? [];
     const { roles, databases, passwords } = config;
-    return { branch, endpoints, operations, roles, databases, connection: connection(endpoints, config, passwords) };
+    const to = connection(endpoints, config, passwords);
+    return { created: true, branch, endpoints, operations, roles, databases, connection: to };
   });
+}
+
+function findExisting(
+  context: ActionContext,
+  project: AccessibleProject,
+  request: BranchRequest,
+): Promise<CreatedBranch | undefined> {
+  if (request.branch?.name === undefined) {
+    throw new CoppiceError('invalid_request', { field: 'branch.name', problem: 'is needed with if_absent' });
+  }
+  return context.store.transaction().execute(async (trx) => {
+    await lockLiveProject(trx, project.id);
+    return existingBranch(trx, context, project, request);
+  });
+}
+
+async function existingBranch(...of: Parameters<typeof findCreatedBranch>): Promise<CreatedBranch | undefined> {
+  const found = await findCreatedBranch(...of);
+  if (!found) return undefined;
+  const { passwords, ...existing } = found;
+  return { created: false, ...existing, connection: connection(found.endpoints, found, passwords) };
 }
 
 /** Refused rather than ignored: the branch would not be what was asked for. */
@@ -172,7 +210,7 @@ async function insertChild(
   const name = wanted.name ?? id;
   const { project_id } = parent;
   if (await findBranchIdByName(trx, project_id, name)) throw new CoppiceError('branch_exists', { name });
-  const expiry = wanted.expires_at === undefined ? undefined : readExpiry(wanted.expires_at, new Date());
+  const expiry = expiryOf(wanted, new Date());
   if (expiry && wanted.protected) {
     throw new CoppiceError('branch_cannot_expire', { reason: 'it is to be protected', id });
   }
@@ -197,6 +235,13 @@ async function insertChild(
     ...expiry,
   });
   return (await findBranch(trx, id))!;
+}
+
+function expiryOf({ expires_at, lease_ttl_seconds }: NonNullable<BranchRequest['branch']>, now: Date) {
+  if (lease_ttl_seconds === undefined) return expires_at === undefined ? undefined : readExpiry(expires_at, now);
+  if (expires_at === undefined) return newLease(lease_ttl_seconds, now);
+  const problem = 'cannot be given together with expires_at';
+  throw new CoppiceError('invalid_request', { field: 'branch.lease_ttl_seconds', problem });
 }
 
 function connection(

@@ -215,6 +215,12 @@ export const ERRORS = {
     message: 'branch cannot expire, since {reason}; branch_id:"{id}"',
     retry: 'after_change',
   },
+  branch_without_lease: {
+    status: 422,
+    code: '',
+    message: 'branch does not expire, so there is no lease to renew; branch_id:"{id}"',
+    retry: 'after_change',
+  },
   branch_default: { status: 422, code: '', message: 'cannot delete the default branch', retry: 'after_change' },
   branch_not_root: {
     status: 422,

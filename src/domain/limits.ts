@@ -26,6 +26,8 @@ export const LIMITS = {
   /** Computes that one call may make with a branch. */
   endpoints_per_call: 10,
   branch_expiry_seconds_max: 30 * 86_400,
+  /** What has expired is looked for every few seconds. */
+  branch_lease_seconds_min: 10,
   snapshots_per_project: 1000,
   /** Points of the past that clients of one project are connected to at the same time. */
   ephemeral_branches_per_project: 10,

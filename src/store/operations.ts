@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { EndpointId, TimelineId } from '../domain/ids.ts';
+import type { BranchId, EndpointId, ProjectId, TimelineId } from '../domain/ids.ts';
 import { anyOf, oneOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store } from './connection.ts';
@@ -28,6 +28,22 @@ export function listOperations(
     .$if(cursor !== undefined, (query) => query.where('created_at', '<', sql<Date>`${cursor}::timestamptz`))
     .orderBy('created_at', 'desc')
     .$if(limit !== undefined, (query) => query.limit(limit!))
+    .execute();
+}
+
+/** What has not ended of a branch and its endpoints, in the order in which it runs. */
+export function listUnfinishedOfBranch(
+  store: Store,
+  projectId: ProjectId,
+  branchId: BranchId,
+): Promise<OperationRow[]> {
+  return store
+    .selectFrom('operations')
+    .selectAll()
+    .where('project_id', '=', projectId)
+    .where('branch_id', '=', branchId)
+    .where('status', 'in', oneOf(['scheduling', 'running', 'cancelling']))
+    .orderBy('created_at')
     .execute();
 }
 

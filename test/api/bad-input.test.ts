@@ -57,6 +57,7 @@ describe('bad input', () => {
   const withBody = ROUTES.filter((route) => route.schema.body);
   const mayLackBody = new Set([
     'POST /projects/:project_id/branches',
+    'POST /projects/:project_id/branches/:branch_id/renew_lease',
     'POST /projects/:project_id/branches/:branch_id/snapshot',
     'POST /projects/:project_id/snapshots/:snapshot_id/restore',
     'POST /projects/:project_id/branches/:branch_id/finalize_restore',
@@ -88,7 +89,10 @@ describe('bad input', () => {
       }
       const large = await call(route, { padding: 'x'.repeat(10 * 1024 ** 2) });
       assert.equal(large.status, 413);
-      const zero = await send(route, JSON.stringify(exampleBody(route, ids)).replace(/"(a|yearly)/, '"\\u0000$1'));
+      const zero = await send(
+        route,
+        JSON.stringify(exampleBody(route, ids)).replace(/"(a|yearly|lease)/, '"\\u0000$1'),
+      );
       assert.equal(zero.status, 400);
     });
   }

@@ -84,6 +84,7 @@ export function exampleBody(route: Route, { branch_id, project_id }: ExampleIds)
       source_lsn: '0/1',
       preserve_under_name: 'a name',
     },
+    'POST /projects/:project_id/branches/:branch_id/renew_lease': { lease_ttl_seconds: 600 },
     'POST /projects/:project_id/branches/:branch_id/snapshot': { name: 'a name' },
     'PATCH /projects/:project_id/snapshots/:snapshot_id': { snapshot: { name: 'a name' } },
     'POST /projects/:project_id/snapshots/:snapshot_id/restore': {

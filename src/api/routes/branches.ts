@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import { findBranchOf } from '../../actions/access.ts';
+import { renewLease } from '../../actions/branch-lease.ts';
 import { createBranch } from '../../actions/create-branch.ts';
 import { deleteBranch } from '../../actions/delete-branch.ts';
 import { restoreBranch } from '../../actions/restore-branch.ts';
@@ -20,6 +21,7 @@ import {
   BranchRestore,
   BranchUpdate,
   CreatedBranch,
+  LeaseRenewal,
 } from '../schemas/branch.ts';
 import { Endpoint } from '../schemas/endpoint.ts';
 import { ProjectParams } from '../schemas/fields.ts';
@@ -45,10 +47,10 @@ const changes = [
     path: '/projects/:project_id/branches',
     permission: 'branch.write',
     summary: 'Creates a branch of another one, with computes if asked for',
-    schema: { params: ProjectParams, body: BranchCreate, response: { 201: CreatedBranch } },
+    schema: { params: ProjectParams, body: BranchCreate, response: { 200: CreatedBranch, 201: CreatedBranch } },
     handle: async ({ context, caller, project, body }) => {
       const { connection, ...created } = await createBranch(context, caller, project, body ?? {});
-      return reply(201, {
+      return reply(created.created ? 201 : 200, {
         branch: serializeBranch(created.branch),
         endpoints: created.endpoints.map((row) => serializeEndpoint(row, context.installation)),
         operations: created.operations.map(serializeOperation),
@@ -67,6 +69,17 @@ const changes = [
     handle: async ({ context, project, params, body }) => {
       const { branch, operations } = await updateBranch(context, project, params.branch_id, body.branch);
       return reply(200, { branch: serializeBranch(branch), operations: operations.map(serializeOperation) });
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/projects/:project_id/branches/:branch_id/renew_lease',
+    permission: 'branch.write',
+    summary: 'Lets a branch that expires live as long again, counted from now',
+    schema: { params: BranchParams, body: LeaseRenewal, response: { 200: BranchOperations } },
+    handle: async ({ context, project, params, body }) => {
+      const branch = await renewLease(context, project, params.branch_id, body?.lease_ttl_seconds);
+      return reply(200, { branch: serializeBranch(branch), operations: [] });
     },
   }),
   route({

@@ -57,6 +57,12 @@ export type BranchAnnotation = Static<typeof BranchAnnotation>;
 
 export const BranchParams = inProject({ branch_id: Id });
 
+const LeaseSeconds = Type.Integer({
+  minimum: LIMITS.branch_lease_seconds_min,
+  maximum: LIMITS.branch_expiry_seconds_max,
+  description: 'The branch is deleted after so long unless its lease is renewed',
+});
+
 const NewBranch = Type.Object({
   /** Empty means the default branch. */
   parent_id: Type.Optional(Type.Union([Id, Type.Literal('')])),
@@ -67,10 +73,12 @@ const NewBranch = Type.Object({
   archived: Type.Optional(Type.Boolean()),
   init_source: Type.Optional(Type.String()),
   expires_at: Type.Optional(Moment),
+  lease_ttl_seconds: Type.Optional(LeaseSeconds),
 });
 
 export const BranchCreate = Type.Union([
   Type.Object({
+    if_absent: Type.Optional(Type.Boolean({ description: 'A branch of that name is given back instead' })),
     branch: Type.Optional(NewBranch),
     endpoints: Type.Optional(
       Type.Array(Type.Object({ ...ComputeFields, type: EndpointType }), { maxItems: LIMITS.endpoints_per_call }),
@@ -87,6 +95,8 @@ export const BranchUpdate = Type.Object({
     expires_at: Type.Optional(Type.Union([Moment, Type.Null()])),
   }),
 });
+
+export const LeaseRenewal = Type.Union([Type.Object({ lease_ttl_seconds: Type.Optional(LeaseSeconds) }), Type.Null()]);
 
 export const BranchRestore = Type.Object({
   source_branch_id: Id,
