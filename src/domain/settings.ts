@@ -151,6 +151,13 @@ export const SETTINGS = {
     description:
       'Whether Postgres connections may or must begin with a header of the PROXY protocol, version 2, by which a load balancer tells the address of its client.',
   },
+  api_proxy_protocol: {
+    type: 'choice',
+    allowed: ['off', 'allowed', 'required'],
+    default: 'off',
+    description:
+      'The same for connections to the port of the API, which WebSockets and SQL over HTTP come to as well. With `required` it is reached through the balancer alone, on this machine too.',
+  },
   proxy_protocol_from: {
     type: 'network_list',
     default: '127.0.0.0/8,::1',

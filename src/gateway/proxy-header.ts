@@ -1,6 +1,6 @@
 import { SocketAddress } from 'node:net';
 import type { Taken } from '../wire/message.ts';
-import { peerOf } from './peer.ts';
+import type { RemoteEnd } from './peer.ts';
 import { refusals } from './refusal.ts';
 
 /**
@@ -13,7 +13,7 @@ type ProxyHeader =
   | { readonly kind: 'none' }
   /** The balancer speaks for itself, or does not know for whom. */
   | { readonly kind: 'own' }
-  | { readonly kind: 'client'; readonly peer: string };
+  | { readonly kind: 'client'; readonly client: RemoteEnd };
 
 const SIGNATURE = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 const FIXED_BYTES = 16;
@@ -57,7 +57,7 @@ function readAddresses(family: number, body: Buffer): ProxyHeader {
   checkTlvs(body.subarray(layout.bytes));
   const remoteAddress = layout === TCP4 ? body.subarray(0, 4).join('.') : ipv6Text(body.subarray(0, 16));
   const remotePort = body.readUInt16BE(layout === TCP4 ? 8 : 32);
-  return { kind: 'client', peer: peerOf({ remoteAddress, remotePort })! };
+  return { kind: 'client', client: { remoteAddress, remotePort } };
 }
 
 function ipv6Text(address: Buffer): string {

@@ -53,7 +53,7 @@ export async function openGate(
     listen: listens ? settings.listen.map((host) => ({ host, port: settings.pg_port })) : [],
     domain: settings.domain,
     require_tls: settings.require_tls,
-    proxy: proxyRules(settings),
+    proxy: proxyRules(settings, 'proxy_protocol'),
     certificates,
     ...parts,
     peers,
@@ -75,9 +75,10 @@ export async function openGate(
   };
 }
 
-function proxyRules({ proxy_protocol, proxy_protocol_from }: Settings): ProxyRules | undefined {
-  if (proxy_protocol === 'off') return undefined;
-  return { required: proxy_protocol === 'required', from: addressList(proxy_protocol_from) };
+/** Whose headers of the PROXY protocol are taken at one of the two ports; undefined when none are. */
+export function proxyRules(settings: Settings, port: 'proxy_protocol' | 'api_proxy_protocol'): ProxyRules | undefined {
+  if (settings[port] === 'off') return undefined;
+  return { required: settings[port] === 'required', from: addressList(settings.proxy_protocol_from) };
 }
 
 /** The operator's certificates where any are given, else those of the local authority. */

@@ -5,6 +5,7 @@ import { addConnections, type ConnectionsReader } from '../domain/endpoint-conne
 import type { EngineContext } from '../engine/context.ts';
 import { endIdleSessionsOf } from '../engine/end-idle-sessions.ts';
 import { learnOnDemand } from '../engine/learn.ts';
+import { serveBehindProxy } from '../gateway/http/behind-proxy.ts';
 import { createChangeWatch } from '../store/change-watch.ts';
 import type { Change, ChangeListener } from '../store/changes.ts';
 import type { Log } from '../watch/log-fields.ts';
@@ -13,7 +14,7 @@ import type { CrewAnswers } from './crew-channel.ts';
 import { createDirectory } from './directory.ts';
 import { listenApi } from './listen-api.ts';
 import { mountGateway } from './mount-gateway.ts';
-import { type GateOptions, gatewayProcesses, type OpenGate, openGate } from './open-gate.ts';
+import { type GateOptions, gatewayProcesses, type OpenGate, openGate, proxyRules } from './open-gate.ts';
 import { createSchemaReader } from './schema-reader.ts';
 import { operationSamples, poolSamples } from './store-samples.ts';
 import { createTokenDirectory } from './token-directory.ts';
@@ -82,6 +83,8 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     const apiOptions = { context: apiContext, ready: options.ready, logger: log, metrics, changes };
     const http = await (serves_api ? createApi : createStatusServer)(apiOptions);
     if (gate) mountGateway(http.server, gate);
+    const proxy = proxyRules(settings, 'api_proxy_protocol');
+    if (proxy) serveBehindProxy(http.server, proxy);
     listening = await listenApi(http, settings.listen, settings.api_port);
     undo.defer(() => listening?.close());
     // First of all: an HTTP server has closed when the last of its connections has.

@@ -15,6 +15,9 @@ import { sendCancel } from '../support/send-cancel.ts';
 import { until } from '../support/until.ts';
 import { logIn, WireClient } from '../support/wire-client.ts';
 
+/** Of 400 wrong passwords at once: 20,000 in the long mode. */
+const FLOOD_ROUNDS = process.env.COPPICE_TEST_LONG === '1' ? 50 : 1;
+
 let gated: GatedPostgres;
 let door: HttpDoor;
 before(async () => {
@@ -285,8 +288,10 @@ describe('a flood', () => {
       assert.equal(await tryAt(port, '127.0.0.2', 'wrong'), `password authentication failed for user '${ROLE}'`);
     }
     const asked = gated.directory.refreshed.length;
-    const answers = await Promise.all(Array.from({ length: 400 }, () => tryAt(port, '127.0.0.2', 'wrong')));
-    assert.deepEqual(new Set(answers), new Set([TOO_MANY]));
+    for (let round = 0; round < FLOOD_ROUNDS; round++) {
+      const answers = await Promise.all(Array.from({ length: 400 }, () => tryAt(port, '127.0.0.2', 'wrong')));
+      assert.deepEqual(new Set(answers), new Set([TOO_MANY]));
+    }
     // Not even with the right one: guessing on would be worth it.
     assert.equal(await tryAt(port, '127.0.0.2', PASSWORD), TOO_MANY);
     assert.equal(gated.directory.refreshed.length, asked, 'nobody is asked for what is refused');

@@ -394,6 +394,32 @@ describe('a pooled client', () => {
     assert.equal((await wire.until('Z')).filter(({ letter }) => letter === 'D').length, 100_000);
   });
 
+  it('that sends parameters without end is read as fast as the server takes them', async () => {
+    const wire = await openPooled();
+    const chunk = Buffer.alloc(64 * 1024, 'x');
+    const value_bytes = 1600 * chunk.length;
+    // No names and no formats; then one value.
+    const head = Buffer.from('4200000000000000000001', 'hex');
+    const [length, results] = [Buffer.alloc(4), Buffer.alloc(2)];
+    length.writeInt32BE(value_bytes);
+    head.writeInt32BE(head.length - 1 + length.length + value_bytes + results.length, 1);
+    const write = (bytes: Buffer) => new Promise((resolve) => wire.stream.write(bytes, resolve));
+
+    const before = process.memoryUsage().arrayBuffers;
+    let most = 0;
+    for (let round = 0; round < (LONG_MODE ? 20 : 1); round++) {
+      await write(Buffer.concat([parse('', 'SELECT length($1::text)'), head, length]));
+      for (let sent = 0; sent < value_bytes; sent += chunk.length) {
+        await write(chunk);
+        most = Math.max(most, process.memoryUsage().arrayBuffers - before);
+      }
+      await write(Buffer.concat([results, EXECUTE, SYNC]));
+      const row = (await wire.until('Z')).find(({ letter }) => letter === 'D');
+      assert.ok(row?.body.toString('latin1').endsWith(String(value_bytes)));
+    }
+    assert.ok(most < 64_000_000, `${most} bytes were held`);
+  });
+
   it('is told when the gateway stops', async () => {
     const gateway = await gated.openGateway();
     const client = new pg.Client({

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import { localCertificates } from '../../src/gateway/certificates.ts';
+import { type Certificates, localCertificates } from '../../src/gateway/certificates.ts';
 import type { Directory, EndpointEntry, PointText, RoleSecret, Waker } from '../../src/gateway/contract.ts';
 import { type Gateway, type GatewayOptions, startGateway } from '../../src/gateway/gateway.ts';
 import { openNursery } from './postgres.ts';
@@ -53,6 +53,7 @@ export interface GatedPostgres extends AsyncDisposable {
   /** File with the authority that clients may trust. */
   readonly authority_file: string;
   readonly authority_pem: string;
+  readonly certificates: Certificates;
   /** Log lines of connections, as plain facts. */
   readonly logged: EndedConnection[];
   readonly ended: EndedConnection[];
@@ -109,6 +110,7 @@ export async function openGatedPostgres(
     ...clients(port, files),
     authority_file: join(files, 'ca.crt'),
     authority_pem: await readFile(join(files, 'ca.crt'), 'utf8'),
+    certificates,
     [Symbol.asyncDispose]: async () => {
       await owned.disposeAsync();
       await below.disposeAsync();

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Gateway } from '../../src/gateway/gateway.ts';
 
@@ -10,13 +10,15 @@ export interface HttpDoor extends AsyncDisposable {
   readonly url: string;
 }
 
-export async function openHttpDoor(gateway: Gateway): Promise<HttpDoor> {
+/** @param prepare what stands in front of the server */
+export async function openHttpDoor(gateway: Gateway, prepare?: (server: Server) => void): Promise<HttpDoor> {
   const server = createServer((request, response) => {
     if (!gateway.request(request, response)) response.writeHead(404).end();
   });
   server.on('upgrade', (request, socket, head) => {
     if (!gateway.upgrade(request, socket, head)) socket.destroy();
   });
+  prepare?.(server);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;

@@ -28,6 +28,7 @@ describe('settings', () => {
       domain: 'localhost',
       gateway_workers: 1,
       proxy_protocol: 'off',
+      api_proxy_protocol: 'off',
       proxy_protocol_from: ['127.0.0.0/8', '::1'],
       region_id: 'local',
       bootstrap_email: 'admin@coppice.localhost',
