@@ -94,18 +94,14 @@ export async function startAsEndpoint(
   const data_directory = ctx.storage.path(volume);
   const endpoint = { ...child.next.endpoint, volume, compute: firstServerRef(ctx, timeline.id) };
   if (distributionOf(ctx, endpoint.distribution_id).has_scheduler) return false;
-  const [acts] = await allEnded([
-    mayHoldSubscriptions(data_directory),
-    // The log so far is its source's, whose archive has it.
-    markArchived(data_directory),
-    readyArchive(ctx, endpoint),
-  ]);
-  if (acts) return false;
+  // The log so far is its source's, whose archive has it.
+  await allEnded([markArchived(data_directory), readyArchive(ctx, endpoint)]);
   await spareFlush(data_directory);
   const [, ref] = await allEnded([
     flushLog(data_directory),
     startAndPromote(ctx, computeSpec(ctx, endpoint), replay_to, signal),
   ]);
+  if (!ref) return false;
   // Only in recovery does Postgres go on without them; others would see what was never committed, or not what was.
   const missing = (await ctx.compute.tailLog(ref, START_LOG_LINES)).find((line) => MISSING_STATES.test(line));
   if (missing) throw new Error(`the copy lacks states of transactions: ${missing}`);
@@ -120,15 +116,25 @@ async function allEnded<T extends readonly Promise<unknown>[]>(work: readonly [.
   return Promise.all(work);
 }
 
+/**
+ * Subscriptions are looked for while the server replays, which takes as long; none acts before the promotion.
+ * @returns undefined, and nothing runs any more, where there may be any
+ */
 async function startAndPromote(
   ctx: EngineContext,
   spec: ComputeSpec,
   replay_to: Lsn,
   signal: AbortSignal,
-): Promise<ComputeRef> {
-  const ref = await ctx.compute.ensureRunning(spec, signal);
+): Promise<ComputeRef | undefined> {
+  const { data_directory } = spec;
+  const [ref, acts] = await allEnded([ctx.compute.ensureRunning(spec, signal), mayHoldSubscriptions(data_directory)]);
   stopPoint('create_branch:started');
-  await promoteAt(ctx, ref, { data_directory: spec.data_directory, replay_to, signal });
+  if (acts) {
+    await ctx.compute.ensureStopped(ref, 'immediate');
+    await ctx.compute.ensureRemoved(ref);
+    return undefined;
+  }
+  await promoteAt(ctx, ref, { data_directory, replay_to, signal });
   return ref;
 }
 

@@ -22,7 +22,7 @@ const FAILED_PAUSE_MS = 60_000;
 const IDLE_PAUSE_MAX_MS = 30_000;
 const FIRST_PAUSE_MAX_MS = 10_000;
 /** After each it rests so many times as long as it took: where copies have become slow, fewer are made. */
-const REST_PER_WORK = 10;
+const REST_PER_WORK = 4;
 const FIRST_ID = '00000000-0000-0000-0000-000000000000';
 
 type RunningNeed = SnapshotNeed & { readonly compute: ComputeRef; readonly started_at: Date };

@@ -17,7 +17,7 @@ const CHECKPOINT_BYTES_MIN = 32 * MIB;
  * More is not replayed: a checkpoint writes at most the server's buffers, and a copy that was made by one shares all that
  * its source has.
  */
-const REPLAY_BYTES_MAX = 256 * MIB;
+const REPLAY_BYTES_MAX = 512 * MIB;
 
 /**
  * The head of a running server's timeline, where a copy of it is had more cheaply from the newest snapshot and the log
