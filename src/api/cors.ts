@@ -9,12 +9,15 @@ export function allowOrigins(app: FastifyInstance, origins: readonly string[]): 
     const { origin } = request.headers;
     if (!origin || !allowed.has(origin)) return;
     reply.header('access-control-allow-origin', origin).header('vary', 'Origin');
-    reply.header('access-control-expose-headers', 'X-Request-ID, Retry-After');
+    reply.header('access-control-expose-headers', 'X-Request-ID, Retry-After, RateLimit, RateLimit-Policy');
   });
   app.options('/api/v2/*', async (request, reply) => {
     if (allowed.has(request.headers.origin ?? '')) {
       reply.header('access-control-allow-methods', 'GET, POST, PATCH, PUT, DELETE');
-      reply.header('access-control-allow-headers', 'Authorization, Content-Type, X-Request-ID');
+      reply.header(
+        'access-control-allow-headers',
+        'Authorization, Content-Type, X-Request-ID, Idempotency-Key, Prefer, Last-Event-ID',
+      );
       reply.header('access-control-max-age', PREFLIGHT_SECONDS);
     }
     return reply.code(204).send();

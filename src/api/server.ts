@@ -36,6 +36,7 @@ import { allowOrigins } from './cors.ts';
 import { answerUnreadable, sendError } from './errors.ts';
 import { PERMISSIONS, type Permission } from './permissions.ts';
 import { withPreferredWait } from './preferred-wait.ts';
+import { createRateLimits, type RateLimitSettings, type RateLimits } from './rate-limits.ts';
 import type { Route, RouteInput, RouteSchema } from './route.ts';
 import { addHealthRoutes } from './routes/health.ts';
 import { addMetricsRoute } from './routes/metrics.ts';
@@ -55,6 +56,8 @@ export interface StatusOptions {
   readonly metrics?: Metrics;
   /** Origins of browsers that may call; none by default. */
   readonly allowed_origins?: readonly string[];
+  /** How often a key may call; as often as it likes unless given. */
+  readonly rate_limits?: RateLimitSettings;
 }
 
 export interface ApiOptions extends StatusOptions {
@@ -127,7 +130,7 @@ function createBase(
   return app;
 }
 
-async function addApiRoutes(api: FastifyInstance, { context, changes }: ApiOptions): Promise<void> {
+async function addApiRoutes(api: FastifyInstance, { context, changes, rate_limits }: ApiOptions): Promise<void> {
   await api.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -141,7 +144,8 @@ async function addApiRoutes(api: FastifyInstance, { context, changes }: ApiOptio
   api.addHook('onClose', () => keyUse.close());
   const waits = new OperationWaits(context.store, changes);
   api.addHook('preClose', async () => waits.close());
-  for (const route of ROUTES) addRoute(api, { context, keyUse, waits }, route);
+  const rateLimits = rate_limits && createRateLimits(rate_limits);
+  for (const route of ROUTES) addRoute(api, { context, keyUse, waits, rateLimits }, route);
 }
 
 /** What routes share. */
@@ -149,10 +153,11 @@ interface Shared {
   readonly context: ActionContext;
   readonly keyUse: KeyUse;
   readonly waits: OperationWaits;
+  readonly rateLimits: RateLimits | undefined;
 }
 
 function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
-  const { context, keyUse, waits } = shared;
+  const { context, keyUse, waits, rateLimits } = shared;
   const permission: Permission = PERMISSIONS[route.permission];
   const { response, ...input } = route.schema;
   api.route({
@@ -161,6 +166,7 @@ function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
     schema: { ...input, response: { ...response, '4xx': ErrorBody, '5xx': ErrorBody }, summary: route.summary },
     onRequest: async (request, reply) => {
       reply.header('cache-control', 'no-store');
+      rateLimits?.(reply, request.headers.authorization ?? '', route.permission);
       if (permission.scope === 'project') {
         request.project_access = accessProject(context, (request.params as { project_id: string }).project_id);
       }

@@ -20,6 +20,12 @@ export const ERRORS = {
     retry: 'never',
   },
   route_not_found: { status: 404, code: '', message: 'this route does not exist', retry: 'never' },
+  rate_limited: {
+    status: 429,
+    code: '',
+    message: 'too many requests with this API key; limit:"{quota} in {window_seconds} s"',
+    retry: 'safe',
+  },
   method_not_allowed: {
     status: 405,
     code: '',

@@ -96,6 +96,12 @@ const READERS: Record<SettingType, Reader> = {
     if (parseObjectPlace(text)) return text;
     throw new UnreadableValue('is no place for objects; give s3://bucket/prefix or an absolute path of a directory');
   },
+  origin_list: (text) => {
+    const items = readItems(text);
+    const wrong = items.find((item) => !/^https?:/.test(item) || !URL.canParse(item) || new URL(item).origin !== item);
+    if (wrong === undefined) return items;
+    throw new UnreadableValue(`holds "${wrong}"; give origins such as https://console.example.com separated by commas`);
+  },
   path: (text, _, { cwd }) => resolve(cwd, text),
   // One file may serve twice.
   path_list: (text, _, { cwd }) => splitItems(text).map((item) => resolve(cwd, item)),

@@ -26,6 +26,7 @@ export type SettingType =
   | 'email'
   | 'network_list'
   | 'object_place'
+  | 'origin_list'
   | 'path'
   | 'path_list'
   | 'port'
@@ -267,6 +268,30 @@ export const SETTINGS = {
     description:
       'A project that nobody has touched for so long is moved to object storage with all of its branches and snapshots, and brought back when it is needed.',
   },
+  allowed_origins: {
+    type: 'origin_list',
+    default_text: 'none',
+    description:
+      'Origins of web pages that may call the API from a browser (CORS), such as `https://console.example.com`. A page needs a key all the same.',
+  },
+  rate_limit_per_minute: {
+    type: 'count',
+    default: '0',
+    default_text: '0, which is no limit',
+    allowed_min: 0,
+    allowed_max: 1_000_000,
+    description:
+      'How many requests to the API one key may make in a minute; the next one is refused with 429 and `Retry-After`. Each process that serves the API counts for itself.',
+  },
+  rate_limit_group_per_second: {
+    type: 'count',
+    default: '0',
+    default_text: '0, which is no limit',
+    allowed_min: 0,
+    allowed_max: 1_000_000,
+    description:
+      'How many requests one key may make in a second to routes of one group, such as those that change branches, or those that read operations.',
+  },
   keep_computes: {
     type: 'boolean',
     default: 'false',
@@ -296,7 +321,7 @@ type Value<S> = S extends { type: 'count' | 'port' | 'seconds' | 'size' }
       ? C
       : S extends { type: 'choice_list'; allowed: readonly (infer C)[] }
         ? readonly C[]
-        : S extends { type: 'address_list' | 'network_list' | 'path_list' }
+        : S extends { type: 'address_list' | 'network_list' | 'origin_list' | 'path_list' }
           ? readonly string[]
           : string;
 

@@ -1,7 +1,7 @@
 import { isIPv4, SocketAddress } from 'node:net';
+import { type BucketSize, type TokenBuckets, tokenBuckets } from '../domain/token-buckets.ts';
 import { addressOf } from './peer.ts';
 import { Refusal, refusals } from './refusal.ts';
-import { type BucketSize, type TokenBuckets, tokenBuckets } from './token-buckets.ts';
 
 /** What the guard lets happen, in the words of the product's limits. */
 export type GuardLimits = {

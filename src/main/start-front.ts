@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { ActionContext } from '../actions/context.ts';
-import { createApi, createStatusServer } from '../api/server.ts';
+import { type ApiOptions, createApi, createStatusServer } from '../api/server.ts';
 import { addConnections, type ConnectionsReader } from '../domain/endpoint-connections.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { endIdleSessionsOf } from '../engine/end-idle-sessions.ts';
@@ -78,9 +78,8 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
   if ((serves_api || gate) && !options.crew) {
     // Every log of ours is one of pino's, which is what Fastify takes.
     const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
-    const schemas = createSchemaReader(waker);
-    const apiContext = { ...context, schemas, connections: gate && connectionsReader(gate) };
-    const apiOptions = { context: apiContext, ready: options.ready, logger: log, metrics, changes };
+    const readers = { schemas: createSchemaReader(waker), connections: gate && connectionsReader(gate) };
+    const apiOptions = { ...callersOf(options), context: { ...context, ...readers }, logger: log, metrics, changes };
     const http = await (serves_api ? createApi : createStatusServer)(apiOptions);
     if (gate) mountGateway(http.server, gate);
     const proxy = proxyRules(settings, 'api_proxy_protocol');
@@ -111,6 +110,13 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     answers: answersOf(gate, metrics),
     stop: () => stopping.disposeAsync(),
   };
+}
+
+/** Who may call the API from where, from when on, and how often. */
+function callersOf({ settings, ready }: FrontOptions): Pick<ApiOptions, 'allowed_origins' | 'rate_limits' | 'ready'> {
+  const { allowed_origins, rate_limit_per_minute, rate_limit_group_per_second } = settings;
+  const rate_limits = { per_minute: rate_limit_per_minute, group_per_second: rate_limit_group_per_second };
+  return { allowed_origins, rate_limits, ready };
 }
 
 /** Who is connected, in this process and in the others. */

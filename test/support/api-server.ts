@@ -4,6 +4,7 @@ import type { FastifyInstance, InjectOptions } from 'fastify';
 import pino from 'pino';
 import { bootstrap } from '../../src/actions/bootstrap.ts';
 import type { ActionContext, InstallationFacts } from '../../src/actions/context.ts';
+import type { RateLimitSettings } from '../../src/api/rate-limits.ts';
 import { createApi } from '../../src/api/server.ts';
 import { newApiKey, Vault } from '../../src/domain/credentials.ts';
 import { addConnections, type ConnectionsReader } from '../../src/domain/endpoint-connections.ts';
@@ -49,6 +50,7 @@ export interface TestApiOptions {
   /** What the gateway says; nobody is connected unless given. */
   readonly connections?: ConnectionsReader;
   readonly metrics?: Metrics;
+  readonly rate_limits?: RateLimitSettings;
 }
 
 const INSTALLATION: InstallationFacts = {
@@ -114,6 +116,7 @@ async function serve({
     logger: pino({ level: 'debug' }, { write: (line: string) => log.push(line) }),
     allowed_origins: options.allowed_origins,
     metrics: options.metrics,
+    rate_limits: options.rate_limits,
   });
   return {
     app,

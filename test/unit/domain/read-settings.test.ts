@@ -46,6 +46,8 @@ describe('settings', () => {
       s3_region: 'us-east-1',
       archive_ship_seconds: 60,
       detach_projects_after_seconds: 0,
+      rate_limit_per_minute: 0,
+      rate_limit_group_per_second: 0,
       keep_computes: false,
       log_level: 'info',
     });
@@ -153,6 +155,20 @@ describe('settings', () => {
     assert.match(problems[0]!, /^--api-port: "70000" is not a port; give a whole number from 0 to 65535$/);
     assert.match(problems[1]!, /^COPPICE_DOMAIN: "No Name" is not a domain name/);
     assert.match(problems[2]!, /^--storage: "zfs" .*one of auto, btrfs, reflink, copy$/);
+  });
+
+  test('origins of pages are whole and nothing but origins', () => {
+    const given = 'https://console.example.com,http://localhost:3000';
+    assert.deepEqual(settingsOf({ allowedOrigins: given }).allowed_origins, given.split(','));
+    for (const wrong of [
+      '*',
+      'console.example.com',
+      'https://example.com/',
+      'https://example.com/a',
+      'ftp://example.com',
+    ]) {
+      assert.match(problemsOf({ allowedOrigins: wrong })[0]!, /give origins such as https:/, wrong);
+    }
   });
 
   test('a secret never appears in a problem', () => {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it, mock } from 'node:test';
 import { LIMITS } from '../../src/domain/limits.ts';
+import { tokenBuckets } from '../../src/domain/token-buckets.ts';
 import { LoginGuard } from '../../src/gateway/login-guard.ts';
 import { refusals } from '../../src/gateway/refusal.ts';
-import { tokenBuckets } from '../../src/gateway/token-buckets.ts';
 
 describe('buckets of tokens', () => {
   it('give their burst at once, and then as many as time brings', () => {

@@ -8,6 +8,8 @@ export interface BucketSize {
 
 /** A bucket of tokens for each name, in bounded memory and without timers. */
 export interface TokenBuckets {
+  /** How many tokens are left, with fractions: below 1 there is none to take. */
+  left(name: string): number;
   /** Whether a token is left. */
   has(name: string): boolean;
   /** Takes a token; false where none is left. */
@@ -27,6 +29,7 @@ export function tokenBuckets({ burst, per_second }: BucketSize, names_max: numbe
     return Math.min(burst, bucket.tokens + ((now_ms - bucket.filled_at_ms) / 1000) * per_second);
   };
   return {
+    left: (name) => tokensOf(name, performance.now()),
     has: (name) => tokensOf(name, performance.now()) >= 1,
     take: (name) => {
       const now_ms = performance.now();
