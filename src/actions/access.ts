@@ -5,6 +5,7 @@ import type { Store } from '../store/connection.ts';
 import { type EndpointView, findEndpoint } from '../store/endpoints.ts';
 import { findOperation } from '../store/operations.ts';
 import { findOrganization } from '../store/organizations.ts';
+import { isSharedWith } from '../store/project-permissions.ts';
 import { findProject } from '../store/projects.ts';
 import type { OperationRow, OrganizationRow, ProjectRow } from '../store/schema.ts';
 import { findSnapshot, type SnapshotView } from '../store/snapshots.ts';
@@ -19,7 +20,8 @@ export type AccessibleProject = ProjectRow & { readonly [accessible]: true };
 export type ProjectAccess = (caller: Caller, role: MembershipRole) => Promise<AccessibleProject>;
 
 /**
- * Begins to look the project up, which takes as long as finding out who asks. A project that the caller may not see is
+ * Begins to look the project up, which takes as long as finding out who asks. Whoever it is shared with may what members of
+ * its organisation may; that is looked up for those alone who are none. A project that the caller may not see is
  * `not_found`; a key of another project is told which project it is for; too low a role is `permission_denied`.
  */
 export function accessProject(context: ActionContext, projectId: string): ProjectAccess {
@@ -31,11 +33,21 @@ export function accessProject(context: ActionContext, projectId: string): Projec
       throw new CoppiceError('project_key_out_of_scope', { project_id: caller.project_id });
     }
     const project = await lookup;
-    const held = project && roleIn(caller, project.organization_id);
+    const held = project && (roleIn(caller, project.organization_id) ?? (await sharedRole(context, caller, project)));
     if (!project || !held) throw new CoppiceError('not_found', { noun: 'project' });
     requireRole(held, role);
     return project as AccessibleProject;
   };
+}
+
+/** What somebody from outside the organisation may do with a project: what a member may, if it is shared. */
+async function sharedRole(
+  { store }: ActionContext,
+  caller: Caller,
+  { id }: ProjectRow,
+): Promise<MembershipRole | undefined> {
+  if (caller.kind !== 'personal') return undefined;
+  return (await isSharedWith(store, id, caller.user.email)) ? 'member' : undefined;
 }
 
 /** Throws `permission_denied` when the role that is held is less than the one that is needed. */

@@ -41,6 +41,8 @@ export const PERMISSIONS = {
   'project.list_shared': { scope: 'account', role: 'member', refused: PERSONAL_ONLY },
   'project.create': { scope: 'account', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
   'project.delete': { scope: 'project', role: 'admin', refused: { project: 'project_key_refused' } },
+  // Whoever a project is shared with may share it further.
+  'project.share': { scope: 'project', role: 'member', refused: { project: 'project_key_refused' } },
   'project.read': onProject,
   'project.update': onProject,
   'branch.read': onProject,

@@ -12,6 +12,7 @@ import { memberRoutes } from './routes/members.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { organizationApiKeyRoutes } from './routes/organization-api-keys.ts';
 import { organizationRoutes } from './routes/organizations.ts';
+import { projectPermissionRoutes } from './routes/project-permissions.ts';
 import { projectRoutes } from './routes/projects.ts';
 import { regionRoutes } from './routes/regions.ts';
 import { roleRoutes } from './routes/roles.ts';
@@ -30,6 +31,7 @@ export const ROUTES: readonly Route[] = [
   ...invitationRoutes,
   ...regionRoutes,
   ...projectRoutes,
+  ...projectPermissionRoutes,
   ...jwksRoutes,
   ...branchRoutes,
   ...snapshotRoutes,

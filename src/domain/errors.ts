@@ -91,6 +91,12 @@ export const ERRORS = {
     message: 'open invitations limit exceeded; limit:"{limit}"',
     retry: 'after_change',
   },
+  permissions_limit: {
+    status: 422,
+    code: 'PERMISSIONS_LIMIT_EXCEEDED',
+    message: 'permissions limit exceeded; limit:"{limit}"',
+    retry: 'after_change',
+  },
   organization_required: {
     status: 400,
     code: '',

@@ -23,6 +23,8 @@ export const LIMITS = {
   invitations_per_call: 100,
   open_invitations_per_organization: 1000,
   email_characters: 256,
+  /** People outside of its organisation whom a project is shared with. */
+  permissions_per_project: 1000,
   /** Computes that one call may make with a branch. */
   endpoints_per_call: 10,
   branch_expiry_seconds_max: 30 * 86_400,

@@ -1,6 +1,6 @@
 import { type Insertable, sql, type Updateable } from 'kysely';
 import { CoppiceError } from '../domain/errors.ts';
-import type { OrganizationId, ProjectId } from '../domain/ids.ts';
+import type { OrganizationId, ProjectId, UserId } from '../domain/ids.ts';
 import { anyOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
@@ -45,13 +45,30 @@ export interface ProjectListOptions {
 export function listProjects(
   store: Store,
   organization_id: OrganizationId,
-  { search = '', cursor, limit }: ProjectListOptions,
+  options: ProjectListOptions,
 ): Promise<ProjectRow[]> {
+  return projectPage(store, options).where('organization_id', '=', organization_id).execute();
+}
+
+/** Projects of organisations that a user is no member of, but that are shared with the user's address; newest first. */
+export function listSharedProjects(
+  store: Store,
+  user: { readonly id: UserId; readonly email: string },
+  options: ProjectListOptions,
+): Promise<ProjectRow[]> {
+  return projectPage(store, options)
+    .where(
+      sql<boolean>`id in (select project_id from project_permissions where email = lower(${user.email}) and revoked_at is null)`,
+    )
+    .where(sql<boolean>`organization_id not in (select organization_id from memberships where user_id = ${user.id})`)
+    .execute();
+}
+
+function projectPage(store: Store, { search = '', cursor, limit }: ProjectListOptions) {
   const pattern = `%${search.replace(/[\\%_]/g, '\\$&')}%`;
   return store
     .selectFrom('projects')
     .selectAll()
-    .where('organization_id', '=', organization_id)
     .where('deleted_at', 'is', null)
     .$if(search !== '', (query) =>
       query.where((eb) => eb.or([eb('name', 'ilike', pattern), eb('id', 'ilike', pattern)])),
@@ -62,8 +79,7 @@ export function listProjects(
     )
     .orderBy('created_at', 'desc')
     .orderBy('id', 'desc')
-    .limit(limit)
-    .execute();
+    .limit(limit);
 }
 
 /** Any constant: projects that are made at the same time get different uids. */

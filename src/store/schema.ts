@@ -478,6 +478,7 @@ export type UserRow = Selectable<UsersTable>;
 export type OrganizationRow = Selectable<OrganizationsTable>;
 export type MembershipRow = Selectable<MembershipsTable>;
 export type InvitationRow = Selectable<InvitationsTable>;
+export type ProjectPermissionRow = Selectable<ProjectPermissionsTable>;
 export type ProjectRow = Selectable<ProjectsTable>;
 export type ApiKeyRow = Selectable<ApiKeysTable>;
 export type TimelineRow = Selectable<TimelinesTable>;

@@ -22,6 +22,7 @@ const anybody: Expected = {
   admin: 'allowed',
   member: 'allowed',
   outsider: 'allowed',
+  shared: 'allowed',
   organization_key: 'allowed',
   foreign_organization_key: 'allowed',
   project_key: 'allowed',
@@ -43,12 +44,13 @@ const project: Expected = {
   admin: 'allowed',
   member: 'allowed',
   outsider: 'hidden',
+  shared: 'allowed',
   organization_key: 'allowed',
   foreign_organization_key: 'hidden',
   project_key: 'allowed',
   foreign_project_key: 'out of scope',
 };
-const organization: Expected = { ...project, project_key: 'out of scope' };
+const organization: Expected = { ...project, shared: 'hidden', project_key: 'out of scope' };
 const admins: Expected = { ...organization, member: 'forbidden' };
 const peopleOfTheOrganization: Expected = {
   ...organization,
@@ -80,9 +82,11 @@ const EXPECTED: Record<PermissionName, Expected> = {
   'project.delete': {
     ...project,
     member: 'forbidden',
+    shared: 'forbidden',
     project_key: 'no project key',
     foreign_project_key: 'no project key',
   },
+  'project.share': { ...project, project_key: 'no project key', foreign_project_key: 'no project key' },
   'project.read': project,
   'project.update': project,
   'branch.read': project,
@@ -158,7 +162,7 @@ describe('permissions', () => {
     const { project, ids } = await createProject();
     assert.equal(project.org_id, before.org_id);
     const own = await addCallers(api, project, project.id);
-    return { ids, callers: { ...callers, project_key: own.project_key } };
+    return { ids, callers: { ...callers, shared: own.shared, project_key: own.project_key } };
   };
 
   it('are named by routes, all of them', () => {

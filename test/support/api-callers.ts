@@ -7,6 +7,8 @@ export interface ApiCallers {
   readonly member: string;
   /** A person of another organisation. */
   readonly outsider: string;
+  /** A person of another organisation whom the project is shared with. */
+  readonly shared: string;
   readonly organization_key: string;
   readonly foreign_organization_key: string;
   readonly project_key: string;
@@ -22,10 +24,16 @@ export async function addCallers(
   const member = await addPerson(api, { organization_id: project.org_id, role: 'member' });
   const foreign_id = await addOrganization(api);
   const outsider = await addPerson(api, { organization_id: foreign_id, role: 'admin' });
+  const shared = await addPerson(api, { organization_id: foreign_id, role: 'admin' });
+  await api.store.store
+    .insertInto('project_permissions')
+    .values({ project_id: project.id, email: shared.email, granted_by: member.id })
+    .execute();
   return {
     admin: api.key,
     member: member.key,
     outsider: outsider.key,
+    shared: shared.key,
     organization_key: await addKey(api, member.id, { organization_id: project.org_id }),
     foreign_organization_key: await addKey(api, outsider.id, { organization_id: foreign_id }),
     project_key: await addKey(api, member.id, { organization_id: project.org_id, project_id: project.id }),

@@ -21,6 +21,7 @@ export function examplePath(route: Route, ids: ExampleIds): string {
     jwks_id: UNKNOWN_UUID,
     member_id: UNKNOWN_UUID,
     invitation_id: UNKNOWN_UUID,
+    permission_id: UNKNOWN_UUID,
     database_name: 'neondb',
   };
   return route.path.replace(/:(\w+)/g, (_, name: string) => {
@@ -72,6 +73,7 @@ export function exampleBody(route: Route, { branch_id, project_id }: ExampleIds)
       },
     },
     'PATCH /projects/:project_id': { project },
+    'POST /projects/:project_id/permissions': { email: 'a@example.test' },
     'POST /projects/:project_id/jwks': exampleIssuer(branch_id),
     'POST /projects/:project_id/branches': {
       branch: { parent_id: branch_id, name: 'a name', protected: false },

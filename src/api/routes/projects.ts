@@ -1,10 +1,11 @@
 import Type from 'typebox';
 import { chooseOrganization } from '../../actions/access.ts';
+import { personOf } from '../../actions/caller.ts';
 import { createProject } from '../../actions/create-project.ts';
 import { deleteProject } from '../../actions/delete-project.ts';
 import { updateProject } from '../../actions/update-project.ts';
 import { LIMITS } from '../../domain/limits.ts';
-import { listProjects } from '../../store/projects.ts';
+import { listProjects, listSharedProjects } from '../../store/projects.ts';
 import { reply, route } from '../route.ts';
 import { Id, ProjectParams } from '../schemas/fields.ts';
 import { Operations } from '../schemas/operation.ts';
@@ -21,6 +22,7 @@ const Paging = {
   cursor: Type.Optional(Type.String({ maxLength: 60, description: 'Where the page before ended' })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.projects_page_max })),
   search: Type.Optional(Type.String({ maxLength: LIMITS.name_characters, description: 'Part of a name or an id' })),
+  timeout: Type.Optional(Type.Integer({ minimum: 100, maximum: 30_000, description: 'Nothing here is waited for' })),
 };
 
 const reads = [
@@ -33,7 +35,6 @@ const reads = [
       querystring: Type.Object({
         ...Paging,
         org_id: Type.Optional(Id),
-        timeout: Type.Optional(Type.Integer({ minimum: 100, maximum: 30_000 })),
         recoverable: Type.Optional(Type.Boolean({ description: 'Deleted ones only; none can be recovered here' })),
       }),
       response: { 200: Projects },
@@ -55,9 +56,16 @@ const reads = [
     method: 'GET',
     path: '/projects/shared',
     permission: 'project.list_shared',
-    summary: 'Lists projects that others share with the caller: none, since projects belong to organizations',
+    summary: 'Lists projects of organizations that the caller is no member of, which are shared with the caller',
     schema: { querystring: Type.Object(Paging), response: { 200: SharedProjects } },
-    handle: async () => reply(200, { projects: [] }),
+    handle: async ({ context, caller, query: { limit = LIMITS.projects_page_default, cursor, search } }) => {
+      const rows = await listSharedProjects(context.store, personOf(caller).user, { limit, cursor, search });
+      const last = rows.at(-1);
+      return reply(200, {
+        projects: rows.map((row) => serializeProjectListItem(row, context.installation)),
+        pagination: last && { cursor: last.id },
+      });
+    },
   }),
   route({
     method: 'GET',
