@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { CoppiceError, ERRORS } from '../domain/errors.ts';
+import type { OperationId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
 
 /** How long a caller should wait before it asks again for something that is locked or not ready. */
@@ -25,18 +26,30 @@ function fromFramework(error: FastifyError, request: FastifyRequest): CoppiceErr
   }
 }
 
-/** Our own database is away for a moment: the connection broke, or it is starting or stopping. */
+/**
+ * Our own database serves nobody for a while: the connection broke, it is starting or stopping, it has no room or no time
+ * for a statement (53, 57014, 55P03), or it takes no changes (25006).
+ */
 function storeIsAway(error: NodeJS.ErrnoException): boolean {
   const { code = '', syscall, message } = error;
-  if (/^(08|57P)/.test(code) || syscall === 'connect') return true;
+  if (/^(08|53|57P|57014|55P03|25006)/.test(code) || syscall === 'connect') return true;
   if (code === 'ECONNRESET' || code === 'EPIPE') return true;
   return /^(Connection terminated|Client has encountered a connection error|timeout exceeded when trying)/.test(
     message,
   );
 }
 
-/** Answers with the one error body. What is not meant for the caller is logged and shown as `internal`. */
-export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+/**
+ * Answers with the one error body. What is not meant for the caller is logged and shown as `internal`.
+ *
+ * @param operation_id what the caller may wait for before it asks again
+ */
+export function sendError(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  operation_id?: OperationId,
+): FastifyReply {
   let shown = error instanceof CoppiceError ? error : fromFramework(error as FastifyError, request);
   if (!shown && storeIsAway(error as Error)) {
     request.log.warn({ reason: (error as Error).message }, 'our own database is away');
@@ -51,7 +64,9 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   return reply
     .code(ERRORS[shown.kind].status)
     .type('application/json; charset=utf-8')
-    .send(JSON.stringify({ request_id: request.id, code: ERRORS[shown.kind].code, message: shown.message }));
+    .send(
+      JSON.stringify({ request_id: request.id, code: ERRORS[shown.kind].code, message: shown.message, operation_id }),
+    );
 }
 
 /** What the HTTP parser could not make a request of, by its code. */

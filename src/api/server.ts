@@ -34,6 +34,7 @@ import type { Metrics } from '../watch/metrics.ts';
 import { authenticate } from './authenticate.ts';
 import { allowOrigins } from './cors.ts';
 import { answerUnreadable, sendError } from './errors.ts';
+import { operationInTheWay } from './operation-in-the-way.ts';
 import { PERMISSIONS, type Permission } from './permissions.ts';
 import { withPreferredWait } from './preferred-wait.ts';
 import { createRateLimits, type RateLimitSettings, type RateLimits } from './rate-limits.ts';
@@ -145,6 +146,9 @@ async function addApiRoutes(api: FastifyInstance, { context, changes, rate_limit
   const waits = new OperationWaits(context.store, changes);
   api.addHook('preClose', async () => waits.close());
   const rateLimits = rate_limits && createRateLimits(rate_limits);
+  api.setErrorHandler(async (error, request, reply) =>
+    sendError(error, request, reply, await operationInTheWay(context.store, error, request)),
+  );
   for (const route of ROUTES) addRoute(api, { context, keyUse, waits, rateLimits }, route);
 }
 

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { BranchId, EndpointId, ProjectId, TimelineId } from '../domain/ids.ts';
+import type { BranchId, EndpointId, OperationId, ProjectId, TimelineId } from '../domain/ids.ts';
 import { anyOf, oneOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store } from './connection.ts';
@@ -45,6 +45,24 @@ export function listUnfinishedOfBranch(
     .where('status', 'in', oneOf(['scheduling', 'running', 'cancelling']))
     .orderBy('created_at')
     .execute();
+}
+
+/** The last unfinished operation of an endpoint, else of a branch, else of their project; nothing is in the way after it. */
+export async function findOperationInTheWay(
+  store: Store,
+  { project_id, branch_id, endpoint_id }: { project_id: string; branch_id?: string; endpoint_id?: string },
+): Promise<OperationId | undefined> {
+  const row = await store
+    .selectFrom('operations')
+    .select('id')
+    .where('project_id', '=', project_id)
+    .where('status', 'in', oneOf(['scheduling', 'running', 'cancelling']))
+    .orderBy(sql`coalesce(endpoint_id = ${endpoint_id ?? null}, false)`, 'desc')
+    .orderBy(sql`coalesce(branch_id = ${branch_id ?? null}, false)`, 'desc')
+    .orderBy('created_at', 'desc')
+    .limit(1)
+    .executeTakeFirst();
+  return row?.id;
 }
 
 /** Whether somebody waits for the endpoint to start. */

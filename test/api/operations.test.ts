@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
+import { createSleepingProject } from '../support/project.ts';
 
 interface Operation {
   readonly id: string;
@@ -27,6 +28,24 @@ describe('operations', () => {
     return { project_id: body.project.id as string, operations: body.operations as Operation[] };
   };
   const list = async (query = '') => (await api.call('GET', `/projects/${project_id}/operations${query}`)).body;
+
+  it('are named by the errors of calls that they are in the way of, and by no others', async () => {
+    const project = await createSleepingProject(api);
+    const endpoint = `/projects/${project.id}/endpoints/${project.endpoint_id}`;
+    const { operations } = (await api.call('POST', `${endpoint}/start`)).body;
+    const elsewhere = await api.call('POST', `/projects/${project.id}/branches`, { body: { branch: { name: 'dev' } } });
+    const locked = await api.call('POST', `${endpoint}/suspend`);
+    assert.deepEqual(
+      [locked.status, locked.headers['retry-after'], locked.body.operation_id],
+      [423, '2', operations[0].id],
+    );
+    const { branch } = elsewhere.body;
+    const child = { branch: { parent_id: branch.id } };
+    const unready = await api.call('POST', `/projects/${project.id}/branches`, { body: child });
+    assert.deepEqual([unready.status, unready.body.operation_id], [422, elsewhere.body.operations[0].id]);
+    const refused = await api.call('DELETE', `/projects/${project.id}/branches/${project.branch_id}`);
+    assert.deepEqual([refused.status, 'operation_id' in refused.body], [422, false]);
+  });
 
   it('are listed newest first, all of them unless a limit is given', async () => {
     const { operations } = await list();

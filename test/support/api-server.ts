@@ -12,7 +12,7 @@ import { createChangeWatch } from '../../src/store/change-watch.ts';
 import { listenForChanges } from '../../src/store/changes.ts';
 import type { Metrics } from '../../src/watch/metrics.ts';
 import { assertInContract } from './openapi-contract.ts';
-import { startStoreServer, type TestStore } from './store.ts';
+import { type StoreServer, startStoreServer, type TestStore } from './store.ts';
 
 export interface CallOptions {
   /** The API key; by default the first user's. null sends none. */
@@ -51,6 +51,8 @@ export interface TestApiOptions {
   readonly connections?: ConnectionsReader;
   readonly metrics?: Metrics;
   readonly rate_limits?: RateLimitSettings;
+  /** What gives the store, and is stopped at the end; a server of its own unless given. */
+  readonly on?: Pick<StoreServer, 'createStore' | 'stop'>;
 }
 
 const INSTALLATION: InstallationFacts = {
@@ -71,7 +73,7 @@ const INSTALLATION: InstallationFacts = {
 
 /** Starts a store server and the API over it; nothing is left when it throws. */
 export async function startTestApi(options: TestApiOptions = {}): Promise<TestApi> {
-  const server = await startStoreServer();
+  const server = options.on ?? (await startStoreServer());
   try {
     const store = await server.createStore();
     const key = newApiKey();

@@ -24,6 +24,10 @@ const START_TIMEOUT_MS = 30_000;
 export interface StoreServer {
   /** A store of its own, migrated and empty. */
   createStore(): Promise<TestStore>;
+  /** Stops the server, calls `meanwhile`, and starts it again. */
+  restart<T>(meanwhile: () => Promise<T>): Promise<T>;
+  /** Cuts off everybody who is connected to a store. */
+  endSessions(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -60,16 +64,20 @@ export async function startStoreServer(): Promise<StoreServer> {
     const root = await reachablePostgres(directory);
     const initdb = ['-D', data, '-U', 'coppice', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
     await run(join(root, 'bin/initdb'), initdb, { ...owner, cwd: directory, env: {} });
-    server = spawn(join(root, 'bin/postgres'), serverArguments(directory, data), {
-      ...owner,
-      cwd: directory,
-      env: {},
-      stdio: ['ignore', 'ignore', 'inherit'],
-    });
     const connection = { host: directory, user: 'coppice' };
-    await untilReady(connection, server);
+    const start = async () => {
+      server = spawn(join(root, 'bin/postgres'), serverArguments(directory, data), {
+        ...owner,
+        cwd: directory,
+        env: {},
+        stdio: ['ignore', 'ignore', 'inherit'],
+      });
+      await untilReady(connection, server);
+      return server;
+    };
+    const running = new RunningServer(await start(), directory, connection, start);
     await makeTemplate(connection);
-    return new RunningServer(server, directory, connection);
+    return running;
   } catch (error) {
     server?.kill('SIGQUIT');
     await rm(directory, { recursive: true, force: true });
@@ -144,13 +152,20 @@ function open(connection: pg.ClientConfig): TestStore {
 }
 
 class RunningServer implements StoreServer {
-  readonly #server: ChildProcess;
+  readonly #start: () => Promise<ChildProcess>;
+  #server: ChildProcess;
   readonly #directory: string;
   readonly #connection: pg.ClientConfig;
   readonly #open: TestStore[] = [];
   #made = 0;
 
-  constructor(server: ChildProcess, directory: string, connection: pg.ClientConfig) {
+  constructor(
+    server: ChildProcess,
+    directory: string,
+    connection: pg.ClientConfig,
+    start: () => Promise<ChildProcess>,
+  ) {
+    this.#start = start;
     this.#server = server;
     this.#directory = directory;
     this.#connection = connection;
@@ -165,13 +180,32 @@ class RunningServer implements StoreServer {
     return store;
   }
 
+  async restart<T>(meanwhile: () => Promise<T>): Promise<T> {
+    await this.#end();
+    try {
+      return await meanwhile();
+    } finally {
+      this.#server = await this.#start();
+    }
+  }
+
+  async endSessions(): Promise<void> {
+    await execute(
+      this.#connection,
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname like 'store_%' and pid <> pg_backend_pid()",
+    );
+  }
+
+  async #end(): Promise<void> {
+    if (this.#server.exitCode !== null) return;
+    const ended = new Promise((done) => this.#server.once('exit', done));
+    this.#server.kill('SIGINT');
+    await ended;
+  }
+
   async stop(): Promise<void> {
     await Promise.all(this.#open.map((store) => store.close()));
-    if (this.#server.exitCode === null) {
-      const ended = new Promise((done) => this.#server.once('exit', done));
-      this.#server.kill('SIGINT');
-      await ended;
-    }
+    await this.#end();
     await rm(this.#directory, { recursive: true, force: true });
   }
 }
