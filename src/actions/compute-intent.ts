@@ -2,6 +2,7 @@ import { type ComputeRange, DEFAULT_RANGE, rangeProblem } from '../domain/comput
 import { CoppiceError } from '../domain/errors.ts';
 import { LIMITS } from '../domain/limits.ts';
 import { pgSettingProblem } from '../domain/pg-settings.ts';
+import { arePreloaded } from '../domain/preload-libraries.ts';
 import type { EndpointDefaults } from '../store/schema.ts';
 import type { InstallationFacts } from './context.ts';
 
@@ -87,7 +88,7 @@ function checkSettings(settings: ComputeRequest['settings']): void {
   if (Object.keys(settings?.pgbouncer_settings ?? {}).length > 0) {
     throw new CoppiceError('not_available', { feature: 'a setting of the pooler (pgbouncer_settings)' });
   }
-  if (settings?.preload_libraries?.enabled_libraries?.length) {
+  if (!arePreloaded(settings?.preload_libraries?.enabled_libraries)) {
     throw new CoppiceError('not_available', { feature: 'a choice of preloaded libraries (preload_libraries)' });
   }
 }

@@ -1,6 +1,7 @@
 import { isAddressRule } from '../domain/address-rules.ts';
 import { CoppiceError } from '../domain/errors.ts';
 import { LIMITS } from '../domain/limits.ts';
+import { arePreloaded } from '../domain/preload-libraries.ts';
 import type { EndpointDefaults, ProjectSettings } from '../store/schema.ts';
 import { changedComputeIntent } from './compute-intent.ts';
 import type { InstallationFacts } from './context.ts';
@@ -82,7 +83,7 @@ function unenforcedSetting(settings: ProjectSettingsRequest): string | undefined
   if (settings.block_vpc_connections) return 'blocked connections (settings.block_vpc_connections)';
   if (settings.hipaa) return 'HIPAA rules (settings.hipaa)';
   if (settings.audit_log_level) return 'an audit log of its databases (settings.audit_log_level)';
-  if (settings.preload_libraries?.enabled_libraries?.length) {
+  if (!arePreloaded(settings.preload_libraries?.enabled_libraries)) {
     return 'a choice of preloaded libraries (settings.preload_libraries)';
   }
   return undefined;

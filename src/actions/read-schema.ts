@@ -62,13 +62,17 @@ export async function compareSchemas(
   return reader.diff({ database, base, schema: await reader.sql(source) });
 }
 
-/** Where no computes can be reached there is nobody to read. */
-function readerOf({ schemas }: ActionContext): SchemaReader {
+/** Where no computes can be reached there is nobody to read: throws `unavailable`. */
+export function readerOf({ schemas }: ActionContext): SchemaReader {
   if (!schemas) throw new CoppiceError('unavailable');
   return schemas;
 }
 
-async function findSource(
+/**
+ * The database of a branch, and the compute that shows it: the branch's own, or a copy of the past. Throws errors for
+ * callers where there is none.
+ */
+export async function findSource(
   context: ActionContext,
   project: AccessibleProject,
   id: BranchId,

@@ -1,4 +1,5 @@
 import type { Route } from './route.ts';
+import { advisorRoutes } from './routes/advisors.ts';
 import { apiKeyRoutes } from './routes/api-keys.ts';
 import { backupScheduleRoutes } from './routes/backup-schedules.ts';
 import { branchRoutes } from './routes/branches.ts';
@@ -12,6 +13,7 @@ import { memberRoutes } from './routes/members.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { organizationApiKeyRoutes } from './routes/organization-api-keys.ts';
 import { organizationRoutes } from './routes/organizations.ts';
+import { preloadLibraryRoutes } from './routes/preload-libraries.ts';
 import { projectPermissionRoutes } from './routes/project-permissions.ts';
 import { projectRoutes } from './routes/projects.ts';
 import { regionRoutes } from './routes/regions.ts';
@@ -31,6 +33,7 @@ export const ROUTES: readonly Route[] = [
   ...invitationRoutes,
   ...regionRoutes,
   ...projectRoutes,
+  ...preloadLibraryRoutes,
   ...projectPermissionRoutes,
   ...jwksRoutes,
   ...branchRoutes,
@@ -39,6 +42,7 @@ export const ROUTES: readonly Route[] = [
   ...endpointRoutes,
   ...connectionRoutes,
   ...schemaRoutes,
+  ...advisorRoutes,
   ...roleRoutes,
   ...databaseRoutes,
   ...connectionUriRoutes,

@@ -1,4 +1,5 @@
 import type { BranchId, EndpointId, ProjectId } from './ids.ts';
+import type { LintName } from './lints.ts';
 
 /** One database of a branch, as its compute serves it. */
 export interface SchemaSource {
@@ -31,6 +32,16 @@ export interface SchemaConstraint {
   readonly referenced_table?: { readonly schema: string; readonly table: string; readonly columns: readonly string[] };
 }
 
+/** Where a lint found something. */
+export interface SchemaFinding {
+  readonly lint: LintName;
+  readonly schema: string;
+  readonly table: string;
+  /** Of foreign keys, with its columns. */
+  readonly constraint?: string;
+  readonly columns?: readonly string[];
+}
+
 /**
  * Reads schemas from computes, which are woken for it. Handed in by `main`, since whoever asks knows neither computes nor
  * the gateway. One reading of a project at a time. Throws errors for callers: `schema_unreadable`, `schema_busy`,
@@ -40,6 +51,8 @@ export interface SchemaReader {
   /** What pg_dump writes, without data. */
   sql(source: SchemaSource): Promise<string>;
   tables(source: SchemaSource): Promise<readonly SchemaTable[]>;
+  /** What the lints find; the first thousand. */
+  findings(source: SchemaSource): Promise<readonly SchemaFinding[]>;
   /** What of a schema is not as in the one that it is compared with, as a unified diff; empty when nothing is. */
   diff(compared: { readonly database: string; readonly base: string; readonly schema: string }): Promise<string>;
 }

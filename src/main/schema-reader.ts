@@ -6,6 +6,7 @@ import { WakeError, type Waker } from '../gateway/contract.ts';
 import { SCHEMA_READER } from '../postgres/access.ts';
 import { diffSchemas } from '../postgres/schema-diff.ts';
 import { dumpSchema, SchemaUnreadable } from '../postgres/schema-dump.ts';
+import { readSchemaFindings } from '../postgres/schema-findings.ts';
 import { ensureSchemaReader } from '../postgres/schema-reader.ts';
 import { readSchemaTables } from '../postgres/schema-tables.ts';
 import { openSession } from '../postgres/session.ts';
@@ -44,6 +45,11 @@ export function createSchemaReader(waker: Waker): SchemaReader {
       read(source, async (dial) => {
         await using session = await openSession(dial, { database: source.database, user: SCHEMA_READER });
         return await readSchemaTables(session);
+      }),
+    findings: (source) =>
+      read(source, async (dial) => {
+        await using session = await openSession(dial, { database: source.database, user: SCHEMA_READER });
+        return await readSchemaFindings(session);
       }),
     diff: ({ database, base, schema }) =>
       diffSchemas({ name: database, base, schema }, AbortSignal.timeout(LIMITS.schema_timeout_ms)),

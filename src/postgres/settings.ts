@@ -7,6 +7,7 @@ import {
   ramBytes,
 } from '../domain/compute-size.ts';
 import { pgSettingProblem } from '../domain/pg-settings.ts';
+import { PRELOAD_LIBRARIES } from '../domain/preload-libraries.ts';
 
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
@@ -125,7 +126,7 @@ const FIXED: Settings = {
   password_encryption: 'scram-sha-256',
   huge_pages: 'off',
   restart_after_crash: true,
-  shared_preload_libraries: 'pg_stat_statements',
+  shared_preload_libraries: PRELOAD_LIBRARIES.map(({ name }) => name).join(','),
   // Utility statements carry passwords; they are not to be kept where others read them.
   'pg_stat_statements.track_utility': false,
   // Logs: to the file that the driver gives as stderr, and no text of a statement, since statements carry secrets.

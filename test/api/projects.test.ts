@@ -213,6 +213,22 @@ describe('projects', () => {
     assert.deepEqual(emptied.body.operations, []);
   });
 
+  it('tell which libraries their computes load, and take no others', async () => {
+    const { body } = await api.call('POST', '/projects', { body: { project: { pg_version: 16 } } });
+    const path = `/projects/${body.project.id}`;
+    const { libraries } = (await api.call('GET', `${path}/available_preload_libraries`)).body;
+    assert.deepEqual(
+      libraries.map(({ description: _, ...library }: { description: string }) => library),
+      [{ library_name: 'pg_stat_statements', is_default: true, is_experimental: false, version: '1.10' }],
+    );
+    const change = (enabled_libraries: string[]) =>
+      api.call('PATCH', path, { body: { project: { settings: { preload_libraries: { enabled_libraries } } } } });
+    const taken = await change(['pg_stat_statements']);
+    assert.equal(taken.status, 200);
+    assert.deepEqual(taken.body.project.settings.preload_libraries, { enabled_libraries: ['pg_stat_statements'] });
+    assert.equal((await change(['pg_stat_statements', 'timescaledb'])).status, 501);
+  });
+
   it('restart active endpoints when logical replication comes on, which it stays', async () => {
     const { project, endpoints } = await create({});
     await settle();

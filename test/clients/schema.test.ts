@@ -139,6 +139,42 @@ describe('the schema of a branch', { timeout: 300_000 }, () => {
     assert.deepEqual(await query(uri, 'SELECT count(*)::int AS n FROM customers'), [{ n: 0 }]);
   });
 
+  it('is judged, of the database that is meant', async () => {
+    const project = await createLiveProject(coppice);
+    await query(project.uri, `${SHOP}; CREATE TABLE notes (id int); GRANT SELECT ON notes TO PUBLIC`);
+    await project.suspend();
+    const issues = async (search = '') => (await get(`${project.path}/advisors?${search}`)).body.issues;
+    const all = await issues();
+    assert.deepEqual(
+      all.map(({ name, level, detail }: Record<string, string>) => [name, level, detail]),
+      [
+        ['no_primary_key', 'INFO', 'Table `public.notes` has no primary key.'],
+        [
+          'rls_disabled_in_public',
+          'ERROR',
+          'Table `public.notes` is granted to everybody, and row-level security is not enabled.',
+        ],
+        [
+          'unindexed_foreign_keys',
+          'INFO',
+          'Table `public.orders` has the foreign key `orders_customer_id_fkey` on (customer_id), which no index begins with.',
+        ],
+      ],
+    );
+    assert.deepEqual(await issues('min_severity=WARN'), [all[1]]);
+    assert.deepEqual(await issues('category=PERFORMANCE'), [all[0], all[2]]);
+    assert.deepEqual(await issues(`branch_id=${project.branch_id}&database_name=${project.database}`), all);
+    assert.equal((await get(`${project.path}/advisors?database_name=nothing`)).status, 404);
+    await coppice.must('POST', `${project.branch_path}/databases`, {
+      database: { name: 'third', owner_name: project.role },
+    });
+    await coppice.settled(project.id);
+    const unclear = await get(`${project.path}/advisors`);
+    assert.equal(unclear.status, 400);
+    assert.match(unclear.body.message, /field:"database_name", problem:"is needed, since the branch has \d databases"/);
+    assert.deepEqual(await issues('database_name=third'), []);
+  });
+
   it('is read of a thousand tables, by several at once', async () => {
     const project = await createLiveProject(coppice);
     await query(
