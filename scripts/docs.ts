@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { PUBLIC_OPERATIONS, type PublicOperation } from '../src/api/public-operations.ts';
 import { ERRORS, type ErrorKind } from '../src/domain/errors.ts';
 import { OPERATION_KINDS, type OperationKind } from '../src/domain/operation-kinds.ts';
 import { PG_SETTINGS, type PgSettingType } from '../src/domain/pg-settings.ts';
@@ -97,6 +98,26 @@ function metricsTable(): string {
   return table(['Name', 'Type', 'Labels', 'What it says'], rows);
 }
 
+function publicOperationText(row: PublicOperation): readonly [here: string, remark: string] {
+  switch (row.answer) {
+    case 'served':
+      return ['served', ''];
+    case 'degraded':
+      return ['degraded', row.how];
+    case 'not_enabled':
+      return ['refused: 404 `is not enabled`', row.why];
+    case 'not_available':
+      return ['refused: 501 `is not available`', row.why];
+    case 'no_route':
+      return ['refused: 404 `this route does not exist`', row.why];
+  }
+}
+
+function publicOperationsTable(): string {
+  const rows = Object.entries(PUBLIC_OPERATIONS).map(([name, row]) => [`\`${name}\``, ...publicOperationText(row)]);
+  return table(['Operation', 'Here', 'How or why'], rows);
+}
+
 interface GeneratedPart {
   readonly path: string;
   readonly name: string;
@@ -106,6 +127,7 @@ interface GeneratedPart {
 /** Every generated part with the document it belongs to. */
 export function generatedParts(): GeneratedPart[] {
   return [
+    { path: 'docs/compatibility.md', name: 'public-operations', text: publicOperationsTable() },
     { path: 'docs/gateway.md', name: 'metrics', text: metricsTable() },
     { path: 'docs/settings.md', name: 'settings', text: settingsTable() },
     { path: 'docs/errors.md', name: 'errors', text: errorsTable() },

@@ -27,6 +27,7 @@ export const PERMISSIONS = {
   'auth.read': { scope: 'account', role: 'member', refused: {} },
   'regions.list': { scope: 'account', role: 'member', refused: {} },
   'organization.read': { scope: 'organization', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
+  'organization.update': { scope: 'organization', role: 'admin', refused: NOT_FOR_PROJECT_KEYS },
   'organization_key.list': { scope: 'organization', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
   // Of the organisation's own keys the action asks for an admin; a project's key is for every member to make.
   'organization_key.create': { scope: 'organization', role: 'member', refused: PEOPLE_OF_IT },

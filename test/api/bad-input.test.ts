@@ -4,36 +4,9 @@ import type { Route } from '../../src/api/route.ts';
 import { ROUTES } from '../../src/api/routes.ts';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
 import { type ExampleIds, exampleBody, examplePath, exampleQuery } from '../support/request-examples.ts';
-
-type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
-type PathInJson = readonly (string | number)[];
+import { type Json, placesIn, replacedIn, wrongTypes } from '../support/schema-values.ts';
 
 const nameOf = (route: Route) => `${route.method} ${route.path}`;
-
-/** Every place in a body, containers included. */
-function places(value: Json, path: PathInJson = []): { path: PathInJson; value: Json }[] {
-  if (typeof value !== 'object' || value === null) return [{ path, value }];
-  const inner = Object.entries(value).flatMap(([name, part]) =>
-    places(part, [...path, Array.isArray(value) ? Number(name) : name]),
-  );
-  return [{ path, value }, ...inner];
-}
-
-/** The body with something else in one place. */
-function replaced(body: Json, [first, ...rest]: PathInJson, value: Json): Json {
-  if (first === undefined) return value;
-  const copy = Array.isArray(body) ? [...body] : { ...(body as Record<string, Json>) };
-  const part = copy as Record<string | number, Json>;
-  part[first] = replaced(part[first]!, rest, value);
-  return copy as Json;
-}
-
-/** Values of every other type than the one that is right. */
-function wrongTypes(right: Json): Json[] {
-  const all: Json[] = ['text', 12_345.5, true, ['item'], { field: 'value' }];
-  const typeOf = (value: Json) => (Array.isArray(value) ? 'array' : typeof value);
-  return all.filter((value) => typeOf(value) !== typeOf(right));
-}
 
 describe('bad input', () => {
   let api: TestApi;
@@ -66,9 +39,9 @@ describe('bad input', () => {
   for (const route of withBody) {
     it(`in the body of ${nameOf(route)} is refused, wherever it is`, async () => {
       const body = exampleBody(route, ids) as Json;
-      for (const { path, value } of places(body)) {
+      for (const { path, value } of placesIn(body)) {
         for (const wrong of wrongTypes(value)) {
-          const answer = await call(route, replaced(body, path, wrong));
+          const answer = await call(route, replacedIn(body, path, wrong));
           const what = `${path.join('.')} = ${JSON.stringify(wrong)}: ${JSON.stringify(answer.body)}`;
           assert.equal(answer.status, 400, what);
           assert.match(answer.body.message, /^invalid request; field:".+", problem:".+"$/, what);
@@ -100,17 +73,21 @@ describe('bad input', () => {
   for (const route of withBody) {
     it(`in the names that ${nameOf(route)} takes is told from what is only unusual`, async () => {
       const body = exampleBody(route, ids) as Json;
-      const names = places(body).filter(
+      const names = placesIn(body).filter(
         ({ path, value }) => typeof value === 'string' && /(^|_)name$/.test(String(path.at(-1))),
       );
       for (const { path } of names) {
         const none = path.at(-1) === 'preserve_under_name' ? [] : [''];
         for (const bad of [...none, 'x'.repeat(257), '🌲'.repeat(257)]) {
-          assert.equal((await call(route, replaced(body, path, bad))).status, 400, `${path.join('.')}: ${bad.length}`);
+          assert.equal(
+            (await call(route, replacedIn(body, path, bad))).status,
+            400,
+            `${path.join('.')}: ${bad.length}`,
+          );
         }
         if (/owner_name|database_name|role_name/.test(String(path.at(-1)))) continue;
         for (const [index, good] of ['🌲 "quoted" \'too\'', 'a/b\\c;drop', '<b>&amp;', 'ünïcödé'].entries()) {
-          const answer = await call(route, replaced(body, path, good));
+          const answer = await call(route, replacedIn(body, path, good));
           assert.notEqual(answer.status, 400, `${path.join('.')} ${index}: ${JSON.stringify(answer.body)}`);
         }
       }

@@ -68,6 +68,7 @@ const EXPECTED: Record<PermissionName, Expected> = {
   'auth.read': anybody,
   'regions.list': anybody,
   'organization.read': organization,
+  'organization.update': admins,
   'organization_key.list': organization,
   'organization_key.create': peopleOfTheOrganization,
   'organization_key.revoke': admins,

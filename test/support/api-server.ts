@@ -8,6 +8,7 @@ import type { RateLimitSettings } from '../../src/api/rate-limits.ts';
 import { createApi } from '../../src/api/server.ts';
 import { newApiKey, Vault } from '../../src/domain/credentials.ts';
 import { addConnections, type ConnectionsReader } from '../../src/domain/endpoint-connections.ts';
+import { CoppiceError } from '../../src/domain/errors.ts';
 import { createChangeWatch } from '../../src/store/change-watch.ts';
 import { listenForChanges } from '../../src/store/changes.ts';
 import type { Metrics } from '../../src/watch/metrics.ts';
@@ -83,7 +84,8 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
       vault: new Vault(randomBytes(32)),
       installation: { ...INSTALLATION, ...options.installation },
       connections: options.connections ?? (async (_id, limit) => addConnections([], limit)),
-      history: { resolve: () => Promise.reject(new Error('there is no engine here that could look into the past')) },
+      // There is no engine here that could look into the past.
+      history: { resolve: () => Promise.reject(new CoppiceError('point_outside_history')) },
     };
     const api = await serve({ context, store, key, options });
     return { ...api, close: () => api.close().finally(() => server.stop()) };

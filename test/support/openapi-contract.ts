@@ -10,6 +10,39 @@ import { parse } from 'yaml';
 
 interface Operation {
   readonly responses: Record<string, unknown>;
+  readonly parameters?: readonly unknown[];
+  readonly requestBody?: { readonly required?: boolean; readonly content: Record<string, { schema: unknown }> };
+}
+
+/** What the file says of a value, as far as requests need it. */
+export interface PublicSchema {
+  readonly type?: string;
+  readonly format?: string;
+  readonly pattern?: string;
+  readonly enum?: readonly string[];
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly minItems?: number;
+  readonly items?: unknown;
+  readonly properties?: Readonly<Record<string, unknown>>;
+  readonly required?: readonly string[];
+}
+
+interface PublicParameter {
+  readonly name: string;
+  readonly in: string;
+  readonly required?: boolean;
+  readonly schema: unknown;
+}
+
+/** An operation of the public API, and what a request of it may hold. */
+export interface PublicRequest {
+  /** Method and path as in the file: `GET /projects/{project_id}`. */
+  readonly name: string;
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  readonly path: string;
+  readonly query: readonly PublicParameter[];
+  readonly body: { readonly required: boolean; readonly schema: unknown } | undefined;
 }
 
 const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
@@ -42,6 +75,34 @@ const operations = Object.entries(document.paths).flatMap(([path, item]) =>
     operation: item[method]!,
   })),
 );
+
+/** Every operation of the file, in its order. */
+export function publicRequests(): PublicRequest[] {
+  return operations.map(({ method, path, operation }) => {
+    const shared = (document.paths[path] as { parameters?: readonly unknown[] }).parameters ?? [];
+    const parameters = [...shared, ...(operation.parameters ?? [])].map(
+      (parameter) => locate(parameter, '').value as unknown as PublicParameter,
+    );
+    const body = operation.requestBody?.content['application/json'];
+    return {
+      name: `${method} ${path}`,
+      method: method as PublicRequest['method'],
+      path,
+      query: parameters.filter((parameter) => parameter.in === 'query'),
+      body: body && { required: operation.requestBody?.required === true, schema: body.schema },
+    };
+  });
+}
+
+/** A schema without references and with its parts put together. */
+export function readPublicSchema(schema: unknown): PublicSchema {
+  const found = locate(schema, '').value as PublicSchema & { allOf?: unknown[] };
+  const parts = [...(found.allOf ?? []).map(readPublicSchema), found];
+  return Object.assign({}, ...parts, {
+    properties: Object.assign({}, ...parts.map(({ properties }) => properties)),
+    required: parts.flatMap(({ required = [] }) => required),
+  });
+}
 
 const compiled = new Map<string, ValidateFunction>();
 

@@ -23,6 +23,10 @@ export function examplePath(route: Route, ids: ExampleIds): string {
     invitation_id: UNKNOWN_UUID,
     permission_id: UNKNOWN_UUID,
     database_name: 'neondb',
+    region_id: 'local',
+    vpc_endpoint_id: 'vpce-unknown',
+    oauth_provider_id: 'google',
+    auth_user_id: UNKNOWN_UUID,
   };
   return route.path.replace(/:(\w+)/g, (_, name: string) => {
     const value = values[name];

@@ -108,8 +108,12 @@ const changes = [
     method: 'DELETE',
     path: '/projects/:project_id/branches/:branch_id',
     permission: 'branch.write',
-    summary: 'Deletes a branch with its computes',
-    schema: { params: BranchParams, response: { 200: BranchOperations, 204: Type.Null() } },
+    summary: 'Deletes a branch with its computes, for good',
+    schema: {
+      params: BranchParams,
+      querystring: Type.Object({ hard_delete: Type.Optional(Type.Boolean({ description: 'Changes nothing' })) }),
+      response: { 200: BranchOperations, 204: Type.Null() },
+    },
     handle: async ({ context, project, params }) => {
       const deleted = await deleteBranch(context, project, params.branch_id);
       if (!deleted) return reply(204, null);
@@ -135,6 +139,7 @@ const reads = [
         sort_order: Type.Optional(Type.Enum(['asc', 'desc'])),
         cursor: Type.Optional(Type.String({ description: 'Where the page before ended' })),
         limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.branches_page_max })),
+        include_deleted: Type.Optional(Type.Boolean({ description: 'Adds none: what is deleted is gone for good' })),
       }),
       response: { 200: Branches },
     },
