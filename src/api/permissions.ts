@@ -44,6 +44,12 @@ export const PERMISSIONS = {
   'project.delete': { scope: 'project', role: 'admin', refused: { project: 'project_key_refused' } },
   // Whoever a project is shared with may share it further.
   'project.share': { scope: 'project', role: 'member', refused: { project: 'project_key_refused' } },
+  'project.offer': { scope: 'project', role: 'admin', refused: { project: 'project_key_refused' } },
+  // Of a project that is somebody else's: the id of the request is what opens it.
+  'project.take': { scope: 'account', role: 'member', refused: { project: 'project_key_refused' } },
+  'organization.transfer_projects': { scope: 'organization', role: 'admin', refused: PEOPLE_OF_IT },
+  // The action asks for an admin of each project's organisation.
+  'user.transfer_projects': { scope: 'account', role: 'member', refused: PERSONAL_ONLY },
   'project.read': onProject,
   'project.update': onProject,
   'branch.read': onProject,

@@ -20,6 +20,7 @@ import { regionRoutes } from './routes/regions.ts';
 import { roleRoutes } from './routes/roles.ts';
 import { schemaRoutes } from './routes/schemas.ts';
 import { snapshotRoutes } from './routes/snapshots.ts';
+import { transferRoutes } from './routes/transfers.ts';
 import { unavailableRoutes } from './routes/unavailable.ts';
 import { userRoutes } from './routes/users.ts';
 
@@ -35,6 +36,7 @@ export const ROUTES: readonly Route[] = [
   ...projectRoutes,
   ...preloadLibraryRoutes,
   ...projectPermissionRoutes,
+  ...transferRoutes,
   ...jwksRoutes,
   ...branchRoutes,
   ...snapshotRoutes,

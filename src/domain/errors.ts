@@ -97,6 +97,18 @@ export const ERRORS = {
     message: 'permissions limit exceeded; limit:"{limit}"',
     retry: 'after_change',
   },
+  transfer_requests_limit: {
+    status: 422,
+    code: 'TRANSFER_REQUESTS_LIMIT_EXCEEDED',
+    message: 'open transfer requests limit exceeded; limit:"{limit}"',
+    retry: 'after_change',
+  },
+  project_already_there: {
+    status: 422,
+    code: '',
+    message: 'the project belongs to that organization already; project_id:"{project_id}", org_id:"{org_id}"',
+    retry: 'never',
+  },
   organization_required: {
     status: 400,
     code: '',

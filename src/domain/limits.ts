@@ -23,6 +23,11 @@ export const LIMITS = {
   invitations_per_call: 100,
   open_invitations_per_organization: 1000,
   email_characters: 256,
+  transfer_requests_per_project: 100,
+  transfer_request_seconds_default: 86_400,
+  transfer_request_seconds_max: 30 * 86_400,
+  /** Public API: what one call gives to another organisation. */
+  projects_per_transfer: 400,
   /** People outside of its organisation whom a project is shared with. */
   permissions_per_project: 1000,
   /** Computes that one call may make with a branch. */

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { OrganizationId, UserId } from '../domain/ids.ts';
+import type { OrganizationId, ProjectId, UserId } from '../domain/ids.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { ApiKeyRow } from './schema.ts';
@@ -143,4 +143,14 @@ export function revokeOrganizationKey(
     .where('revoked_at', 'is', null)
     .returning(LISTED)
     .executeTakeFirst();
+}
+
+/** Ends every key that is for this project alone. */
+export async function revokeKeysOfProject(trx: StoreTransaction, project_id: ProjectId): Promise<void> {
+  await trx
+    .updateTable('api_keys')
+    .set({ revoked_at: sql<Date>`now()` })
+    .where('project_id', '=', project_id)
+    .where('revoked_at', 'is', null)
+    .execute();
 }

@@ -123,6 +123,19 @@ export function updateProjectRow(
     .executeTakeFirstOrThrow();
 }
 
+/** Says whose a project is from now on. */
+export async function setProjectOrganization(
+  trx: StoreTransaction,
+  id: ProjectId,
+  organization_id: OrganizationId,
+): Promise<void> {
+  await trx
+    .updateTable('projects')
+    .set({ organization_id, updated_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .execute();
+}
+
 /** Says that a project is to go, with its branches and endpoints: nothing of it answers from the commit on. */
 export async function markProjectDeleted(trx: StoreTransaction, id: ProjectId): Promise<ProjectRow> {
   for (const table of ['endpoints', 'branches'] as const) {

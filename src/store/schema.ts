@@ -479,6 +479,7 @@ export type OrganizationRow = Selectable<OrganizationsTable>;
 export type MembershipRow = Selectable<MembershipsTable>;
 export type InvitationRow = Selectable<InvitationsTable>;
 export type ProjectPermissionRow = Selectable<ProjectPermissionsTable>;
+export type TransferRequestRow = Selectable<TransferRequestsTable>;
 export type ProjectRow = Selectable<ProjectsTable>;
 export type ApiKeyRow = Selectable<ApiKeysTable>;
 export type TimelineRow = Selectable<TimelinesTable>;

@@ -34,6 +34,8 @@ describe('bad input', () => {
     'POST /projects/:project_id/branches/:branch_id/snapshot',
     'POST /projects/:project_id/snapshots/:snapshot_id/restore',
     'POST /projects/:project_id/branches/:branch_id/finalize_restore',
+    'POST /projects/:project_id/transfer_requests',
+    'PUT /projects/:project_id/transfer_requests/:request_id',
   ]);
 
   for (const route of withBody) {
@@ -62,10 +64,7 @@ describe('bad input', () => {
       }
       const large = await call(route, { padding: 'x'.repeat(10 * 1024 ** 2) });
       assert.equal(large.status, 413);
-      const zero = await send(
-        route,
-        JSON.stringify(exampleBody(route, ids)).replace(/"(a|yearly|lease)/, '"\\u0000$1'),
-      );
+      const zero = await send(route, JSON.stringify(exampleBody(route, ids)).replace('"', '"\\u0000'));
       assert.equal(zero.status, 400);
     });
   }

@@ -88,6 +88,22 @@ const EXPECTED: Record<PermissionName, Expected> = {
     foreign_project_key: 'no project key',
   },
   'project.share': { ...project, project_key: 'no project key', foreign_project_key: 'no project key' },
+  'project.offer': {
+    ...project,
+    member: 'forbidden',
+    shared: 'forbidden',
+    project_key: 'no project key',
+    foreign_project_key: 'no project key',
+  },
+  // The example names an organisation, which is none of the outsiders'.
+  'project.take': {
+    ...project,
+    shared: 'hidden',
+    project_key: 'no project key',
+    foreign_project_key: 'no project key',
+  },
+  'organization.transfer_projects': peopleWhoAdminister,
+  'user.transfer_projects': { ...people, member: 'forbidden', outsider: 'hidden', shared: 'hidden' },
   'project.read': project,
   'project.update': project,
   'branch.read': project,

@@ -22,6 +22,7 @@ export function examplePath(route: Route, ids: ExampleIds): string {
     member_id: UNKNOWN_UUID,
     invitation_id: UNKNOWN_UUID,
     permission_id: UNKNOWN_UUID,
+    request_id: UNKNOWN_UUID,
     database_name: 'neondb',
     region_id: 'local',
     vpc_endpoint_id: 'vpce-unknown',
@@ -50,9 +51,22 @@ const exampleIssuer = (branch_id: string) => ({
   skip_role_creation: true,
 });
 
+/** Of organisations, and of what becomes of their projects. */
+const organizationBodies = ({ project_id, org_id }: ExampleIds): Record<string, Record<string, unknown>> => ({
+  'POST /organizations/:org_id/api_keys': { key_name: 'a name', project_id },
+  'PATCH /organizations/:org_id/members/:member_id': { role: 'admin' },
+  'POST /organizations/:org_id/invitations': { invitations: [{ email: 'a@example.test', role: 'member' }] },
+  'POST /projects/:project_id/transfer_requests': { ttl_seconds: 3600 },
+  'PUT /projects/:project_id/transfer_requests/:request_id': { org_id },
+  'POST /organizations/:org_id/projects/transfer': { destination_org_id: org_id, project_ids: [project_id] },
+  'POST /users/me/projects/transfer': { destination_org_id: org_id, project_ids: [project_id] },
+  'POST /projects/:project_id/permissions': { email: 'a@example.test' },
+});
+
 /** A valid body of every route that takes one, with every kind of field that it has. */
-export function exampleBody(route: Route, { branch_id, project_id }: ExampleIds): Record<string, unknown> | undefined {
+export function exampleBody(route: Route, ids: ExampleIds): Record<string, unknown> | undefined {
   if (!route.schema.body) return undefined;
+  const { branch_id } = ids;
   const compute = {
     autoscaling_limit_min_cu: 0.25,
     autoscaling_limit_max_cu: 1,
@@ -63,9 +77,7 @@ export function exampleBody(route: Route, { branch_id, project_id }: ExampleIds)
   const project = { name: 'a name', history_retention_seconds: 3600, default_endpoint_settings: defaults };
   const bodies: Record<string, Record<string, unknown>> = {
     'POST /api_keys': { key_name: 'a name' },
-    'POST /organizations/:org_id/api_keys': { key_name: 'a name', project_id },
-    'PATCH /organizations/:org_id/members/:member_id': { role: 'admin' },
-    'POST /organizations/:org_id/invitations': { invitations: [{ email: 'a@example.test', role: 'member' }] },
+    ...organizationBodies(ids),
     'POST /projects': {
       project: {
         ...project,
@@ -77,7 +89,6 @@ export function exampleBody(route: Route, { branch_id, project_id }: ExampleIds)
       },
     },
     'PATCH /projects/:project_id': { project },
-    'POST /projects/:project_id/permissions': { email: 'a@example.test' },
     'POST /projects/:project_id/jwks': exampleIssuer(branch_id),
     'POST /projects/:project_id/branches': {
       branch: { parent_id: branch_id, name: 'a name', protected: false },
