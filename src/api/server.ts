@@ -31,6 +31,7 @@ import type { OperationId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
 import type { ChangeWatch } from '../store/change-watch.ts';
 import type { Metrics } from '../watch/metrics.ts';
+import { answerOnce } from './answer-once.ts';
 import { authenticate } from './authenticate.ts';
 import { allowOrigins } from './cors.ts';
 import { answerUnreadable, sendError } from './errors.ts';
@@ -184,7 +185,10 @@ function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
       request.caller = caller;
     },
     handler: async (request, reply) => {
-      const answer = await route.handle(await authorised(shared, permission, { request, reply }));
+      const input = await authorised(shared, permission, { request, reply });
+      const answer = await answerOnce(input.context, { request, reply }, (own) =>
+        route.handle({ ...input, context: own }),
+      );
       reply.code(answer.status);
       if (route.method === 'GET') return answer.body;
       return withPreferredWait(context, waits, { request, reply, body: answer.body });

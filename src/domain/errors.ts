@@ -347,6 +347,24 @@ export const ERRORS = {
     message: 'project already has running conflicting operations, scheduling of new ones is prohibited',
     retry: 'safe',
   },
+  idempotency_key_reused: {
+    status: 422,
+    code: '',
+    message: 'another request was made with this Idempotency-Key',
+    retry: 'never',
+  },
+  idempotency_key_busy: {
+    status: 423,
+    code: '',
+    message: 'the first request with this Idempotency-Key has not been answered yet',
+    retry: 'safe',
+  },
+  idempotency_keys_exceeded: {
+    status: 422,
+    code: 'IDEMPOTENCY_KEYS_LIMIT_EXCEEDED',
+    message: 'idempotency keys limit exceeded, they are kept for 24 hours; limit:"{limit}"',
+    retry: 'after_change',
+  },
   waits_exceeded: {
     status: 503,
     code: '',

@@ -54,6 +54,9 @@ export const LIMITS = {
   wait_seconds_max: 60,
   /** Requests of one process that wait for operations. */
   waiting_requests: 1000,
+  /** How long a repeated POST is answered like the first one, and how many keys of such one caller can have in use. */
+  idempotency_keys_kept_ms: 86_400_000,
+  idempotency_keys_per_api_key: 10_000,
   branches_page_max: 10_000,
   history_retention_seconds_default: 86_400,
   history_retention_seconds_max: 2_592_000,

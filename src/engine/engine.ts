@@ -11,6 +11,7 @@ import { removeEphemeralBranches } from './chores/ephemeral.ts';
 import { deleteExpired } from './chores/expiry.ts';
 import { serveExports } from './chores/exports.ts';
 import { followPrimaries } from './chores/follow-primaries.ts';
+import { forgetOld } from './chores/forget.ts';
 import { idleSuspend } from './chores/idle-suspend.ts';
 import { removeLeftovers } from './chores/leftovers.ts';
 import { makeDueSnapshots } from './chores/schedules.ts';
@@ -86,6 +87,7 @@ export async function startEngine(
     startLoop({ name: 'exports', interval_ms: 500, logger }, serveExports(ctx, stopping.signal)),
     startLoop({ name: 'schedules', interval_ms: 5_000, logger }, () => makeDueSnapshots(ctx, new Date())),
     startLoop({ name: 'expiry', interval_ms: 5_000, logger }, () => deleteExpired(ctx, new Date())),
+    startLoop({ name: 'forget', interval_ms: 60_000, logger }, () => forgetOld(ctx, new Date())),
     startLoop({ name: 'ephemeral', interval_ms: 2_000, logger }, () => removeEphemeralBranches(ctx)),
     startLoop({ name: 'archive', interval_ms: 2_000, logger }, takeInRunning(ctx, stopping.signal)),
     startLoop({ name: 'archive_all', interval_ms: 2_000, logger }, takeInAll(ctx, stopping.signal)),

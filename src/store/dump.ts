@@ -3,7 +3,10 @@ import type { Store, StoreTransaction } from './connection.ts';
 import type { Schema } from './schema.ts';
 
 /** What is of this process, this machine or this database, and is made anew elsewhere. */
-const LEFT_OUT = ['migrations', 'workers', 'storage_pools', 'backup_requests', 'exports'];
+const LEFT_OUT = [
+  ...['migrations', 'workers', 'storage_pools', 'backup_requests', 'exports'],
+  ...['idempotency_keys', 'events', 'event_log'],
+];
 const ROWS_AT_ONCE = 2_000;
 
 /** One moment of our own database. */
@@ -99,6 +102,8 @@ export async function loadDump(store: Store, dump: StoreDump, rows: DumpedRows):
       await sql`insert into ${name} overriding system value
         select (json_populate_record(null::${name}, content)).* from ${staged}`.execute(trx);
     }
+    // Nothing of this has happened here. Dumps of older versions know no events.
+    await sql`do $$ begin if to_regclass('events') is not null then delete from events; end if; end $$`.execute(trx);
     for (const { name, last_value } of dump.sequences) {
       await sql`select setval(${`coppice.${name}`}::regclass, ${last_value}::bigint)`.execute(trx);
     }

@@ -1,15 +1,10 @@
 import type { ColumnType, Generated, Selectable } from 'kysely';
 import type { OperationAction, OperationStatus } from '../domain/operation-kinds.ts';
 import type { ObservedCompute } from '../domain/states.ts';
+import type { Big, Json, OptionalJson, OptionalTime, Time } from './column-types.ts';
+import type { EventLogTable, EventsTable, IdempotencyKeysTable } from './event-schema.ts';
 
 /** Kysely's view of our own database; `migrations/` is the truth, a test compares the two. */
-
-type Time = ColumnType<Date, Date | undefined, Date>;
-type OptionalTime = ColumnType<Date | null, Date | null | undefined, Date | null>;
-type Json<T> = ColumnType<T, string, string>;
-type OptionalJson<T> = ColumnType<T | null, string | null | undefined, string | null>;
-/** bigint columns are read as numbers (see connection.ts); none of ours outgrows 2^53. */
-type Big = ColumnType<number, number | undefined, number>;
 
 /** Template for endpoints made later; fields as in the API. */
 export interface EndpointDefaults {
@@ -472,6 +467,9 @@ export interface Schema {
   log_shipping: LogShippingTable;
   backup_requests: BackupRequestsTable;
   exports: ExportsTable;
+  idempotency_keys: IdempotencyKeysTable;
+  events: EventsTable;
+  event_log: EventLogTable;
 }
 
 export type UserRow = Selectable<UsersTable>;

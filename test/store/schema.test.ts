@@ -6,7 +6,7 @@ import { migrate, StoreVersionError } from '../../src/store/migrate.ts';
 import { type StoreServer, startStoreServer, type TestStore } from '../support/store.ts';
 
 const SNAPSHOT = new URL('./schema.snapshot.txt', import.meta.url);
-const TYPES = new URL('../../src/store/schema.ts', import.meta.url);
+const TYPES = ['schema', 'event-schema'].map((name) => new URL(`../../src/store/${name}.ts`, import.meta.url));
 
 /** Tables, columns, constraints, indexes and triggers of schema `coppice`, one a line. */
 const DESCRIPTION = `
@@ -79,7 +79,8 @@ describe('the schema of our own database', { timeout: 120_000 }, () => {
 
 /** `table.column` of every table that the types of the store name. */
 async function typedColumns(): Promise<string[]> {
-  const { program } = parseSync('schema.ts', await readFile(TYPES, 'utf8'));
+  const texts = await Promise.all(TYPES.map((file) => readFile(file, 'utf8')));
+  const { program } = parseSync('schema.ts', texts.join('\n'));
   const interfaces = new Map<string, { name: string; type: string | undefined }[]>();
   for (const statement of program.body) {
     const declaration = statement.type === 'ExportNamedDeclaration' ? statement.declaration : undefined;
