@@ -15,6 +15,7 @@ import { asStore } from '../store/nested.ts';
 interface Answer {
   readonly status: number;
   readonly body: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 const KEY = /^[\x21-\x7e]{1,255}$/;

@@ -65,6 +65,7 @@ export const PERMISSIONS = {
   'database.write': onProject,
   'connection_uri.read': onProject,
   'operation.read': onProject,
+  'event.read': { scope: 'account', role: 'member', refused: {} },
 } as const satisfies Record<string, Permission>;
 
 export type PermissionName = keyof typeof PERMISSIONS;

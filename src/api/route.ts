@@ -1,9 +1,11 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Static, TSchema } from 'typebox';
 import type { AccessibleProject } from '../actions/access.ts';
 import type { Caller } from '../actions/caller.ts';
 import type { ActionContext } from '../actions/context.ts';
 import type { OperationId } from '../domain/ids.ts';
 import type { OperationRow, OrganizationRow } from '../store/schema.ts';
+import type { EventStreams } from './event-streams.ts';
 import type { PERMISSIONS, PermissionName } from './permissions.ts';
 
 export interface RouteSchema {
@@ -28,6 +30,9 @@ export interface RouteInput<S extends RouteSchema, P extends PermissionName, F =
   readonly params: Parsed<S['params']>;
   readonly query: Parsed<S['querystring']>;
   readonly body: Parsed<S['body']>;
+  readonly headers: IncomingHttpHeaders;
+  /** Answers that never end. */
+  readonly streams: EventStreams;
   /** What `prefetch` of the route has begun. */
   readonly prefetched: Promise<F>;
   /** Waits for operations: until all have ended, for so many seconds, or until the client leaves or the server stops. */
@@ -39,6 +44,7 @@ export type RouteReply<S extends RouteSchema> = {
   [Status in keyof S['response'] & number]: {
     readonly status: Status;
     readonly body: S['response'][Status] extends TSchema ? Static<S['response'][Status]> : never;
+    readonly headers?: Readonly<Record<string, string>>;
   };
 }[keyof S['response'] & number];
 

@@ -7,6 +7,7 @@ import { connectionUriRoutes } from './routes/connection-uri.ts';
 import { connectionRoutes } from './routes/connections.ts';
 import { databaseRoutes } from './routes/databases.ts';
 import { endpointRoutes } from './routes/endpoints.ts';
+import { eventRoutes } from './routes/events.ts';
 import { invitationRoutes } from './routes/invitations.ts';
 import { jwksRoutes } from './routes/jwks.ts';
 import { memberRoutes } from './routes/members.ts';
@@ -49,5 +50,6 @@ export const ROUTES: readonly Route[] = [
   ...databaseRoutes,
   ...connectionUriRoutes,
   ...operationRoutes,
+  ...eventRoutes,
   ...unavailableRoutes,
 ];

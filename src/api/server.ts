@@ -35,6 +35,8 @@ import { answerOnce } from './answer-once.ts';
 import { authenticate } from './authenticate.ts';
 import { allowOrigins } from './cors.ts';
 import { answerUnreadable, sendError } from './errors.ts';
+import { EventFeed } from './event-feed.ts';
+import { EventStreams } from './event-streams.ts';
 import { operationInTheWay } from './operation-in-the-way.ts';
 import { PERMISSIONS, type Permission } from './permissions.ts';
 import { withPreferredWait } from './preferred-wait.ts';
@@ -145,12 +147,17 @@ async function addApiRoutes(api: FastifyInstance, { context, changes, rate_limit
   const keyUse = new KeyUse(context.store, (error) => api.log.warn({ err: error }, 'use of API keys was not recorded'));
   api.addHook('onClose', () => keyUse.close());
   const waits = new OperationWaits(context.store, changes);
-  api.addHook('preClose', async () => waits.close());
+  const onError = (error: unknown) => api.log.warn({ err: error }, 'events could not be read and will be later');
+  const streams = new EventStreams(new EventFeed({ store: context.store, changes, onError }), onError);
+  api.addHook('preClose', async () => {
+    waits.close();
+    streams.close();
+  });
   const rateLimits = rate_limits && createRateLimits(rate_limits);
   api.setErrorHandler(async (error, request, reply) =>
     sendError(error, request, reply, await operationInTheWay(context.store, error, request)),
   );
-  for (const route of ROUTES) addRoute(api, { context, keyUse, waits, rateLimits }, route);
+  for (const route of ROUTES) addRoute(api, { context, keyUse, waits, streams, rateLimits }, route);
 }
 
 /** What routes share. */
@@ -159,6 +166,7 @@ interface Shared {
   readonly keyUse: KeyUse;
   readonly waits: OperationWaits;
   readonly rateLimits: RateLimits | undefined;
+  readonly streams: EventStreams;
 }
 
 function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
@@ -189,7 +197,7 @@ function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
       const answer = await answerOnce(input.context, { request, reply }, (own) =>
         route.handle({ ...input, context: own }),
       );
-      reply.code(answer.status);
+      reply.code(answer.status).headers(answer.headers ?? {});
       if (route.method === 'GET') return answer.body;
       return withPreferredWait(context, waits, { request, reply, body: answer.body });
     },
@@ -197,7 +205,7 @@ function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
 }
 
 async function authorised(
-  { context, waits }: Shared,
+  { context, waits, streams }: Shared,
   permission: Permission,
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
 ) {
@@ -211,6 +219,8 @@ async function authorised(
     params: request.params,
     query: request.query,
     body: request.body,
+    headers: request.headers,
+    streams,
     prefetched: request.prefetched,
     untilEnded: (ids: readonly OperationId[], seconds: number) =>
       waits.untilEnded(ids, { timeout_ms: seconds * 1000, gone: whenGone(reply) }),

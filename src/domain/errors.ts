@@ -365,6 +365,18 @@ export const ERRORS = {
     message: 'idempotency keys limit exceeded, they are kept for 24 hours; limit:"{limit}"',
     retry: 'after_change',
   },
+  events_forgotten: {
+    status: 410,
+    code: '',
+    message: 'events after that one are not kept any more; look at everything, and begin without an id',
+    retry: 'never',
+  },
+  event_streams_exceeded: {
+    status: 503,
+    code: '',
+    message: 'too many streams of events are open; limit of one key:"{limit}"',
+    retry: 'safe',
+  },
   waits_exceeded: {
     status: 503,
     code: '',

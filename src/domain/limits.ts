@@ -54,6 +54,18 @@ export const LIMITS = {
   wait_seconds_max: 60,
   /** Requests of one process that wait for operations. */
   waiting_requests: 1000,
+  /** How long events are kept, and how many come in a page. */
+  events_kept_ms: 7 * 86_400_000,
+  events_page_default: 100,
+  events_page_max: 1000,
+  /** Streams of events of one process, and of one API key among them. */
+  event_streams: 1000,
+  event_streams_per_key: 20,
+  /** What may wait for a reader that is slow, and for how long nothing of it may be taken. */
+  event_stream_bytes: 1024 * 1024,
+  event_stall_ms: 30_000,
+  /** So often a stream shows that it lives, and whether its reader may still see it is looked up. */
+  event_heartbeat_ms: 15_000,
   /** How long a repeated POST is answered like the first one, and how many keys of such one caller can have in use. */
   idempotency_keys_kept_ms: 86_400_000,
   idempotency_keys_per_api_key: 10_000,

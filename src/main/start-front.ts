@@ -94,10 +94,9 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     api_url: serves_api ? `http://${settings.domain}:${listening!.port}` : undefined,
     gateway_address: gate && `${settings.domain}:${settings.pg_port}`,
     hear: (change) => {
-      directory.hear(change);
-      tokens.hear(change);
-      waker.hear(change);
       changes.hear(change.id);
+      // What an event tells is announced by itself, too.
+      if (change.noun !== 'event') for (const part of [directory, tokens, waker]) part.hear(change);
     },
     forget: () => {
       directory.forget();

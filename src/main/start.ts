@@ -211,7 +211,7 @@ function listen({ connection }: Foundation, front: Front, engine: Engine | undef
   return listenForChanges(connection, {
     onChange: (change) => {
       front.hear(change);
-      engine?.hear(change);
+      if (change.noun !== 'event') engine?.hear(change);
     },
     onGap: () => front.forget(),
     onAgain: () => front.lookAgain(),

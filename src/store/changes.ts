@@ -3,7 +3,16 @@ import pg from 'pg';
 
 /** What changed: its noun and id, as announced by the triggers of the migrations. */
 export interface Change {
-  readonly noun: 'endpoint' | 'branch' | 'access' | 'operation' | 'snapshot' | 'schedule' | 'backup' | 'export';
+  readonly noun:
+    | 'endpoint'
+    | 'branch'
+    | 'access'
+    | 'operation'
+    | 'snapshot'
+    | 'schedule'
+    | 'backup'
+    | 'export'
+    | 'event';
   readonly id: string;
 }
 

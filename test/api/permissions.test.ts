@@ -119,6 +119,7 @@ const EXPECTED: Record<PermissionName, Expected> = {
   'database.write': project,
   'connection_uri.read': project,
   'operation.read': project,
+  'event.read': anybody,
 };
 
 function outcomeOf({ status, body }: CallAnswer): Outcome {

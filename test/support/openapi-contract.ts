@@ -49,7 +49,12 @@ const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 const PREFIX = '/api/v2';
 const SCHEMA_ID = 'public';
 /** Routes that the public API does not have; their answers are written by schemas of ours. */
-const OURS = [/\/invitations\/[^/]+$/, /\/endpoints\/[^/]+\/connections$/, /\/branches\/[^/]+\/renew_lease$/];
+const OURS = [
+  /\/v2\/events$/,
+  /\/invitations\/[^/]+$/,
+  /\/endpoints\/[^/]+\/connections$/,
+  /\/branches\/[^/]+\/renew_lease$/,
+];
 
 const file = join(
   dirname(fileURLToPath(import.meta.resolve('@neondatabase/api-client'))),

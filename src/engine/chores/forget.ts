@@ -1,10 +1,13 @@
 import { LIMITS } from '../../domain/limits.ts';
+import { forgetEvents } from '../../store/events.ts';
 import { forgetIdempotencyKeys } from '../../store/idempotency-keys.ts';
 import type { EngineContext } from '../context.ts';
 
 const AT_ONCE = 10_000;
 
-/** Forgets what is kept for a while only: answers to callers that may repeat themselves. */
+/** Forgets what is kept for a while only: events, and answers to callers that may repeat themselves. */
 export async function forgetOld({ store }: EngineContext, now: Date): Promise<void> {
-  await forgetIdempotencyKeys(store, new Date(now.getTime() - LIMITS.idempotency_keys_kept_ms), AT_ONCE);
+  const before = (kept_ms: number) => new Date(now.getTime() - kept_ms);
+  await forgetEvents(store, before(LIMITS.events_kept_ms), AT_ONCE);
+  await forgetIdempotencyKeys(store, before(LIMITS.idempotency_keys_kept_ms), AT_ONCE);
 }
