@@ -11,7 +11,7 @@ export class ByteChannel {
   readonly stream: Duplex;
   readonly #limit_bytes: number;
   readonly #closedError: (cause?: Error) => Error;
-  readonly #gone = new AbortController();
+  #gone: AbortController | undefined;
   #buffered: Buffer = EMPTY;
   #failure: Error | undefined;
   #waiting: { retry(): void; fail(error: Error): void } | undefined;
@@ -25,8 +25,15 @@ export class ByteChannel {
     if (stream.destroyed || stream.readableEnded) this.#onEnd();
   }
 
-  /** Aborted as soon as the peer has closed its side or the channel has failed. */
+  /** The peer has closed its side, or the channel has failed. */
+  get failed(): boolean {
+    return this.#failure !== undefined;
+  }
+
+  /** Aborted as soon as it has failed; of no more use once it was released. */
   get gone(): AbortSignal {
+    this.#gone ??= new AbortController();
+    if (this.#failure) this.#gone.abort(this.#failure);
     return this.#gone.signal;
   }
 
@@ -59,7 +66,7 @@ export class ByteChannel {
   /** Ends all waiting, now and later, with this error. */
   fail(error: Error): void {
     this.#failure ??= error;
-    this.#gone.abort(this.#failure);
+    this.#gone?.abort(this.#failure);
     const waiting = this.#waiting;
     this.#waiting = undefined;
     waiting?.fail(this.#failure);
@@ -72,6 +79,7 @@ export class ByteChannel {
     stream.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onEnd).off('error', this.#onError);
     const rest = this.#buffered;
     this.#buffered = EMPTY;
+    this.#gone = undefined;
     return rest;
   }
 

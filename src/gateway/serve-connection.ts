@@ -20,7 +20,7 @@ import { closeGently } from './close-gently.ts';
 import type { ComputeSession } from './compute-login.ts';
 import { connectCompute, travel } from './connect-compute.ts';
 import { type ConnectionRecord, loggable, recordError } from './connection-record.ts';
-import type { CancelRequest, EndpointEntry, PointText, Waker } from './contract.ts';
+import type { CancelRequest, Directory, EndpointEntry, PointText, Waker } from './contract.ts';
 import { withDeadline } from './deadline.ts';
 import type { DirectSessions } from './drain.ts';
 import type { Opening, ReceiveOpening } from './handshake.ts';
@@ -28,9 +28,9 @@ import type { LoginGuard } from './login-guard.ts';
 import type { Measures } from './measures.ts';
 import { isLoopback } from './peer.ts';
 import type { Pools } from './pool/pools.ts';
-import { type PooledRequest, servePooled } from './pool/serve-pooled.ts';
+import { openPooled, type PooledRequest } from './pool/serve-pooled.ts';
 import { ClientGone, ComputeRefusal, refusalResponse, refusals, toRefusal } from './refusal.ts';
-import { chooseRoute, readPoint, routeTarget } from './route.ts';
+import { chooseRoute, type Route, readPoint, routeTarget } from './route.ts';
 import { type SpliceTimeouts, splice } from './splice.ts';
 import { whenAborted } from './when-aborted.ts';
 
@@ -90,24 +90,15 @@ export async function serveConnection(
 ): Promise<void> {
   let channel: ByteChannel | undefined;
   try {
-    const opening = await withDeadline(
-      receiveOpening((current) => {
+    const session = await letIn(
+      receiveOpening,
+      (current) => {
         channel = current;
-      }),
-      {
-        delay_ms: context.timeouts.handshake_timeout_ms,
-        error: refusals.handshakeTimeout,
-        signal: context.draining,
       },
+      record,
+      context,
     );
-    record.tls = opening.tls?.protocol ?? undefined;
-    context.guard.connect(record.peer);
-    if (opening.packet.kind === 'cancel') {
-      await context.cancel({ key: opening.packet.key, peer: record.peer });
-      await closeGently(channel!.stream, Buffer.alloc(0), context.timeouts.linger_timeout_ms);
-    } else {
-      await serveClient(channel!, opening.packet, opening, record, context);
-    }
+    await session?.();
   } catch (error) {
     const refusal = toRefusal(error);
     recordError(record, refusal);
@@ -125,13 +116,42 @@ export async function serveConnection(
   }
 }
 
-async function serveClient(
+/** What is left to do for a client once it is in. What its login needed is not held by it: thousands wait in one. */
+type Session = () => Promise<void>;
+
+/** Receives a client and lets it in; undefined for one that only wanted to cancel something. */
+async function letIn(
+  receiveOpening: ReceiveOpening,
+  onChannel: (channel: ByteChannel | undefined) => void,
+  record: ConnectionRecord,
+  context: ConnectionContext,
+): Promise<Session | undefined> {
+  let channel: ByteChannel | undefined;
+  const receiving = receiveOpening((current) => {
+    channel = current;
+    onChannel(current);
+  });
+  const opening = await withDeadline(receiving, {
+    delay_ms: context.timeouts.handshake_timeout_ms,
+    error: refusals.handshakeTimeout,
+    signal: context.draining,
+  });
+  record.tls = opening.tls?.protocol ?? undefined;
+  context.guard.connect(record.peer);
+  const { packet } = opening;
+  if (packet.kind !== 'cancel') return openSession(channel!, packet, opening, record, context);
+  await context.cancel({ key: packet.key, peer: record.peer });
+  await closeGently(channel!.stream, Buffer.alloc(0), context.timeouts.linger_timeout_ms);
+  return undefined;
+}
+
+async function openSession(
   channel: ByteChannel,
   startup: Startup,
   { tls, servername, cleartext }: Opening,
   record: ConnectionRecord,
   context: ConnectionContext,
-): Promise<void> {
+): Promise<Session> {
   const request = readRequest(startup, record);
   if (!tls && (context.require_tls || !isLoopback(record.peer))) throw refusals.insecure();
   const { option, point } = request;
@@ -162,17 +182,34 @@ async function serveClient(
   if ('disabled' in destination && destination.disabled) throw refusals.endpointDisabled(destination.endpoint_id);
   if ('point' in destination && request.logical) throw refusals.replicationOfPast();
   channel.write(authenticationOk());
-  const access = async () => (await findDestination(authenticated.route, context.directory))?.access;
+  const access = accessTo(authenticated.route, context.directory);
   if (pooled) {
-    return servePooled(channel, { ...pooledRequest(destination, request, authenticated), access }, record, context);
+    return openPooled(channel, { ...pooledRequest(destination, request, authenticated), access }, record, context);
   }
-
   const { compute, endpoint_id } = await reachCompute(channel, request, authenticated, record, context);
-  try {
-    await joinCompute(channel, { ...compute, endpoint_id, access }, request, record, context);
-  } finally {
-    compute.stream.destroy();
-  }
+  return directSession(channel, { ...compute, endpoint_id, access }, request, record, context);
+}
+
+/** Who may come to where a client went, asked anew each time. Made here, for it to hold nothing else of the login. */
+const accessTo = (route: Route, directory: Directory): CancelTarget['access'] => {
+  return async () => (await findDestination(route, directory))?.access;
+};
+
+function directSession(
+  channel: ByteChannel,
+  compute: JoinedCompute,
+  { startup, logical }: Pick<Request, 'startup' | 'logical'>,
+  record: ConnectionRecord,
+  context: ConnectionContext,
+): Session {
+  const { version } = startup;
+  return async () => {
+    try {
+      await joinCompute(channel, compute, { version, logical }, record, context);
+    } finally {
+      compute.stream.destroy();
+    }
+  };
 }
 
 function readRequest(startup: Startup, record: ConnectionRecord): Request {
@@ -274,7 +311,7 @@ function tellOfArchive(
   let over = false;
   const tell = async () => {
     const comes = await waker.comesFromArchive(id).catch(() => false);
-    if (over || !comes || channel.gone.aborted) return;
+    if (over || !comes || channel.failed) return;
     patience.extend(timeouts.archive_timeout_ms);
     const message = 'the branch is being brought back from the archive; this may take a while';
     channel.write(noticeResponse({ severity: 'NOTICE', code: '00000', message }));
@@ -295,21 +332,21 @@ interface JoinedCompute extends ComputeSession, Pick<CancelTarget, 'access'> {
 async function joinCompute(
   channel: ByteChannel,
   compute: JoinedCompute,
-  { startup, logical }: Request,
+  { version, logical }: { readonly version: number; readonly logical: boolean },
   record: ConnectionRecord,
   context: ConnectionContext,
 ): Promise<void> {
   const { access, endpoint_id } = compute;
   const target = compute.key && { endpoint_id, key: compute.key };
   const cancel = () => cancelQuery(target!, context.waker);
-  const issued = target && context.cancelKeys.issue({ access, cancel }, startup.version);
+  const issued = target && context.cancelKeys.issue({ access, cancel }, version);
   const forget = target && context.direct.add(endpoint_id, target.key.process_id);
   const client = channel.stream;
   const filter = logical ? replicationFilter() : undefined;
   const early = channel.release();
   let stopWaiting: (() => void) | undefined;
   try {
-    if (channel.gone.aborted) throw new ClientGone();
+    if (channel.failed) throw new ClientGone();
     context.draining.throwIfAborted();
     stopWaiting = whenAborted(context.stopping, () => client.destroy());
     greet(client, compute, issued);

@@ -65,6 +65,8 @@ const SMALL_BYTES = 8 * 1024;
 const LARGE_BYTES = 64 * 1024;
 /** So many small reads in a row give a large buffer back. */
 const SMALL_READS = 64;
+/** What is read into it is copied out before anything else is read. */
+const SHARED = Buffer.allocUnsafeSlow(SMALL_BYTES);
 
 /**
  * A sink over the handle of a socket for which `isRaw` holds. Its stream must have nothing left to write, and writes
@@ -75,9 +77,11 @@ export function rawSink(stream: Duplex): Sink {
   return stream instanceof TLSSocket ? new TlsSink(handle) : new RawSink(handle);
 }
 
+const ignore = (): void => undefined;
+
 class RawSink implements Sink {
-  onReady: () => void = () => undefined;
-  onError: (error: Error) => void = () => undefined;
+  onReady: () => void = ignore;
+  onError: (error: Error) => void = ignore;
   readonly #handle: StreamHandle;
   readonly #state = binding!.streamBaseState;
   /** Reused by every write that is done at once, which most are. */
@@ -121,8 +125,8 @@ class RawSink implements Sink {
  * is gathered. Copies what it gets.
  */
 class TlsSink implements Sink {
-  onReady: () => void = () => undefined;
-  onError: (error: Error) => void = () => undefined;
+  onReady: () => void = ignore;
+  onError: (error: Error) => void = ignore;
   readonly #handle: StreamHandle;
   readonly #state = binding!.streamBaseState;
   #busy = false;
@@ -185,9 +189,12 @@ class TlsSink implements Sink {
 /**
  * A pump from the handle of a socket for which `isRaw` holds. Its stream, paused, reads nothing any more. It has one
  * buffer, which a full sink keeps while reading rests.
+ *
+ * @param shares for sources of which there are thousands, most of them idle: while reads are small there is one buffer for
+ *   all, and the sink gets copies
  */
-export function pumpRaw(source: Duplex, sink: Sink, events: PumpEvents): Pump {
-  const pump = new RawPump(handleOf(source)!, sink, events);
+export function pumpRaw(source: Duplex, sink: Sink, events: PumpEvents, shares = false): Pump {
+  const pump = new RawPump(handleOf(source)!, sink, events, shares);
   // What the stream still holds goes first.
   source.pause();
   let full = false;
@@ -204,18 +211,22 @@ class RawPump implements Pump {
   readonly #sink: Sink;
   readonly #events: PumpEvents;
   readonly #state = binding!.streamBaseState;
-  #buffer: Buffer = Buffer.allocUnsafeSlow(SMALL_BYTES);
+  readonly #shares: boolean;
+  #buffer: Buffer;
   /** The part of the buffer that the last read filled; kept, since messages of one length follow each other. */
-  #view: Buffer = this.#buffer;
+  #view: Buffer;
   #smallReads = 0;
   #discarding = false;
 
-  constructor(handle: StreamHandle, sink: Sink, events: PumpEvents) {
+  constructor(handle: StreamHandle, sink: Sink, events: PumpEvents, shares: boolean) {
     this.#handle = handle;
+    this.#shares = shares;
+    this.#buffer = this.#newBuffer(SMALL_BYTES);
+    this.#view = this.#buffer;
     this.#sink = sink;
     this.#events = events;
     sink.onReady = () => void handle.readStart();
-    sink.onError = events.onSinkError;
+    sink.onError = (error) => events.onSinkError(error);
   }
 
   start(reading: boolean): void {
@@ -240,7 +251,8 @@ class RawPump implements Pump {
     if (this.#discarding) return undefined;
     this.#events.count(bytes);
     if (this.#view.length !== bytes) this.#view = this.#buffer.subarray(0, bytes);
-    if (this.#sink.write(this.#view)) return this.#fitBuffer(bytes);
+    const taken = this.#sink.write(this.#buffer === SHARED ? Buffer.from(this.#view) : this.#view);
+    if (taken) return this.#fitBuffer(bytes);
     // A broken sink has had the rest discarded by now.
     if (!this.#discarding) this.#handle.readStop();
     return this.#useBuffer(this.#buffer.length);
@@ -259,9 +271,13 @@ class RawPump implements Pump {
 
   #useBuffer(size: number): Buffer {
     this.#smallReads = 0;
-    this.#buffer = Buffer.allocUnsafeSlow(size);
+    this.#buffer = this.#newBuffer(size);
     this.#view = this.#buffer;
     return this.#buffer;
+  }
+
+  #newBuffer(size: number): Buffer {
+    return this.#shares && size === SMALL_BYTES ? SHARED : Buffer.allocUnsafeSlow(size);
   }
 
   #onReadFailed(status: number): void {

@@ -29,7 +29,7 @@ export function pumpStream(
 ): Pump {
   let discarding = false;
   sink.onReady = () => source.resume();
-  sink.onError = events.onSinkError;
+  sink.onError = (error) => events.onSinkError(error);
   source.on('data', (chunk: Buffer) => {
     if (discarding) return;
     events.count(chunk.length);
@@ -43,9 +43,9 @@ export function pumpStream(
     }
     if (passed.length > 0 && !sink.write(passed)) source.pause();
   });
-  source.on('end', events.onEnd);
-  source.on('error', events.onSourceError);
-  if (source.readableEnded) queueMicrotask(events.onEnd);
+  source.on('end', () => events.onEnd());
+  source.on('error', (error) => events.onSourceError(error));
+  if (source.readableEnded) queueMicrotask(() => events.onEnd());
   else source.resume();
   return {
     discard() {

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { closeGently } from '../close-gently.ts';
-import type { Pump, Sink } from '../pump.ts';
+import type { Pump, PumpEvents, Sink } from '../pump.ts';
 import { isRaw, pumpRaw, rawSink } from '../splice-raw.ts';
 import { pumpStream, streamSink } from '../splice-stream.ts';
 
@@ -28,66 +28,136 @@ export interface BytePort {
   close(last: Buffer, timeout_ms: number): Promise<void>;
 }
 
-/** Takes a stream over, paused, for as long as it lives. Nothing is read, and nobody hears of its end, before `start`. */
-export async function openPort(stream: Duplex, raw: boolean, events: PortEvents): Promise<BytePort> {
-  stream.on('error', () => undefined);
+/**
+ * Takes a stream over, paused, for as long as it lives. Nothing is read, and nobody hears of its end, before `start`.
+ *
+ * @param options.shares there are thousands like it, most of them idle
+ */
+export async function openPort(
+  stream: Duplex,
+  { raw, shares }: { readonly raw: boolean; readonly shares: boolean },
+  events: PortEvents,
+): Promise<BytePort> {
+  stream.on('error', ignore);
   // Handles must not overtake what the stream has still to write.
   if (stream.writableLength > 0 && !stream.destroyed) {
     await new Promise((resolve) => stream.write(Buffer.alloc(0), resolve));
   }
-  const direct = raw && isRaw(stream);
-  const out = direct ? rawSink(stream) : streamSink(stream, { copies: true });
-  let pump: Pump | undefined;
-  out.onReady = () => events.onWritable();
-  // What the other side said last is still to be read.
-  out.onError = () => queueMicrotask(() => pump?.discard());
-  const inlet: Sink = {
-    write: (bytes) => events.onBytes(bytes),
-    end: (then) => then(),
-    onReady: () => undefined,
-    onError: () => undefined,
-  };
-  const ended = new AbortController();
-  const onEnd = () => {
-    events.onEnd();
-    ended.abort();
-  };
-  let closed = false;
-  const close = (error?: Error) => {
-    if (closed) return;
-    closed = true;
-    events.onClosed(error);
-  };
-  return {
-    stream,
-    write: (bytes) => stream.destroyed || out.write(bytes),
-    resume: () => {
-      if (!stream.destroyed) inlet.onReady();
-    },
-    close: async (last, timeout_ms) => {
-      pump?.discard();
-      if (stream.destroyed) return;
-      const late = setTimeout(() => stream.destroy(), timeout_ms);
-      try {
-        // A TLS handle that is still writing ends the whole process when its stream writes too.
-        await new Promise<void>((resolve) => {
-          stream.once('close', resolve);
-          out.onError = () => resolve();
-          out.end(resolve);
-        });
-        await closeGently(stream, last, timeout_ms, ended.signal);
-      } finally {
-        clearTimeout(late);
-      }
-    },
-    start: (early) => {
-      if (stream.closed || stream.destroyed) return queueMicrotask(() => close());
-      stream.once('close', () => close());
-      if (early.length > 0) events.onBytes(early);
-      // What that did may have ended it.
-      if (stream.destroyed) return;
-      const heard = { count: () => undefined, onEnd, onSourceError: close, onSinkError: () => undefined };
-      pump = direct ? pumpRaw(stream, inlet, heard) : pumpStream(stream, inlet, undefined, heard);
-    },
-  };
+  return new Port(stream, { direct: raw && isRaw(stream), shares }, events);
+}
+
+const ignore = (): void => undefined;
+
+/** What is held by a port is held thousands of times: it has methods in place of functions of its own. */
+class Port implements BytePort {
+  readonly stream: Duplex;
+  readonly #events: PortEvents;
+  readonly #how: { readonly direct: boolean; readonly shares: boolean };
+  readonly #out: Sink;
+  readonly #inlet: Inlet;
+  #pump: Pump | undefined;
+  #ended = false;
+  #closed = false;
+  #closing: AbortController | undefined;
+
+  constructor(stream: Duplex, how: { readonly direct: boolean; readonly shares: boolean }, events: PortEvents) {
+    this.stream = stream;
+    this.#events = events;
+    this.#how = how;
+    this.#out = how.direct ? rawSink(stream) : streamSink(stream, { copies: true });
+    this.#out.onReady = () => events.onWritable();
+    // What the other side said last is still to be read.
+    this.#out.onError = () => queueMicrotask(() => this.#pump?.discard());
+    this.#inlet = new Inlet(this);
+  }
+
+  write(bytes: Buffer): boolean {
+    return this.stream.destroyed || this.#out.write(bytes);
+  }
+
+  resume(): void {
+    if (!this.stream.destroyed) this.#inlet.onReady();
+  }
+
+  start(early: Buffer): void {
+    const { stream } = this;
+    const { direct, shares } = this.#how;
+    if (stream.closed || stream.destroyed) {
+      queueMicrotask(() => this.onClosed());
+      return;
+    }
+    stream.once('close', () => this.onClosed());
+    if (early.length > 0) this.#events.onBytes(early);
+    // What that did may have ended it.
+    if (stream.destroyed) return;
+    const inlet = this.#inlet;
+    this.#pump = direct ? pumpRaw(stream, inlet, inlet, shares) : pumpStream(stream, inlet, undefined, inlet);
+  }
+
+  async close(last: Buffer, timeout_ms: number): Promise<void> {
+    const { stream } = this;
+    this.#pump?.discard();
+    if (stream.destroyed) return;
+    const late = setTimeout(() => stream.destroy(), timeout_ms);
+    try {
+      // A TLS handle that is still writing ends the whole process when its stream writes too.
+      await new Promise<void>((resolve) => {
+        stream.once('close', resolve);
+        this.#out.onError = () => resolve();
+        this.#out.end(resolve);
+      });
+      this.#closing = new AbortController();
+      if (this.#ended) this.#closing.abort();
+      await closeGently(stream, last, timeout_ms, this.#closing.signal);
+    } finally {
+      clearTimeout(late);
+    }
+  }
+
+  onBytes(bytes: Buffer): boolean {
+    return this.#events.onBytes(bytes);
+  }
+
+  onEnd(): void {
+    this.#events.onEnd();
+    this.#ended = true;
+    this.#closing?.abort();
+  }
+
+  onClosed(error?: Error): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#events.onClosed(error);
+  }
+}
+
+/** Where a port's pump puts what comes, and whom it tells of the end. */
+class Inlet implements Sink, PumpEvents {
+  readonly #port: Port;
+  onReady: () => void = ignore;
+  onError: (error: Error) => void = ignore;
+
+  constructor(port: Port) {
+    this.#port = port;
+  }
+
+  write(bytes: Buffer): boolean {
+    return this.#port.onBytes(bytes);
+  }
+
+  end(then: () => void): void {
+    then();
+  }
+
+  readonly count = ignore;
+
+  onEnd(): void {
+    this.#port.onEnd();
+  }
+
+  onSourceError(error: Error): void {
+    this.#port.onClosed(error);
+  }
+
+  readonly onSinkError = ignore;
 }

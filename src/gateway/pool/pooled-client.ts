@@ -6,7 +6,7 @@ import { cancelQuery } from '../cancel-query.ts';
 import type { Waker } from '../contract.ts';
 import { ClientGone, type ComputeRefusal, type Refusal, refusals, toRefusal } from '../refusal.ts';
 import type { SpliceCounters } from '../splice.ts';
-import { type BytePort, openPort } from './byte-port.ts';
+import { type BytePort, openPort, type PortEvents } from './byte-port.ts';
 import { ClientMessages } from './client-messages.ts';
 import type { Pool, Waiter } from './pool.ts';
 import type { Borrower, ServerConnection, ServerEnd } from './server-connection.ts';
@@ -42,7 +42,7 @@ const PENDING_BYTES = 64 * 1024;
  * A client of a pool, from its first query to its end. It has a server connection from the first message that needs one
  * until everything is answered and no transaction is open.
  */
-export class PooledClient implements Borrower {
+export class PooledClient implements Borrower, PortEvents {
   readonly #options: PooledClientOptions;
   readonly #walker = new FrameWalker();
   readonly #messages: ClientMessages;
@@ -72,12 +72,7 @@ export class PooledClient implements Borrower {
    * @param early what the client had sent already
    */
   async serve(stream: Duplex, early: Buffer): Promise<PooledEnd> {
-    this.#port = await openPort(stream, this.#options.raw_splice, {
-      onBytes: (bytes) => this.#onClientBytes(bytes),
-      onEnd: () => this.#onClientEnd(),
-      onClosed: () => this.#abandon(),
-      onWritable: () => this.#server?.resume(),
-    });
+    this.#port = await openPort(stream, { raw: this.#options.raw_splice, shares: true }, this);
     this.#port.start(early);
     return this.#done.promise;
   }
@@ -106,7 +101,7 @@ export class PooledClient implements Borrower {
     await server.trackCancel(cancelQuery({ endpoint_id, key: server.key }, waker));
   }
 
-  #onClientBytes(bytes: Buffer): boolean {
+  onBytes(bytes: Buffer): boolean {
     if (this.#ended || this.#leaving) return true;
     this.#options.counters.bytes_in += bytes.length;
     if (!this.#waiter) return this.#process(bytes);
@@ -248,7 +243,7 @@ export class PooledClient implements Borrower {
     this.#end({ side: 'server', refusal: told ? undefined : refusals.computeLost(), abandoned: false });
   }
 
-  #onClientEnd(): void {
+  onEnd(): void {
     // Nothing was begun for it yet.
     if (this.#waiter) {
       this.#abandon();
@@ -273,6 +268,14 @@ export class PooledClient implements Borrower {
     const server = this.#server;
     if (this.#waiter || server?.busy) return;
     this.#end({ side: 'client', refusal: undefined, abandoned: server !== undefined });
+  }
+
+  onClosed(): void {
+    this.#abandon();
+  }
+
+  onWritable(): void {
+    this.#server?.resume();
   }
 
   #abandon(): void {

@@ -1,4 +1,4 @@
-import type { EndpointId } from '../../domain/ids.ts';
+import type { Duplex } from 'node:stream';
 import { LIMITS } from '../../domain/limits.ts';
 import { backendKeyData } from '../../wire/backend-messages.ts';
 import type { CancelKeys } from '../../wire/cancel-keys.ts';
@@ -48,15 +48,16 @@ const parameterStatus = (name: string, value: string): Buffer =>
   message('S', Buffer.concat([cstring(name), cstring(value)]));
 
 /**
- * Serves a client of a pooled host, from the end of its authentication to its last byte. Throws what ends the
- * connection before it is ready for queries.
+ * Makes a client of a pooled host, which has been let in, ready for queries. Throws what ends the connection before.
+ *
+ * @returns what serves it to its last byte: to be called, and holding little, since thousands are served at a time
  */
-export async function servePooled(
+export async function openPooled(
   channel: ByteChannel,
   request: PooledRequest,
   record: ConnectionRecord,
   context: PooledContext,
-): Promise<void> {
+): Promise<() => Promise<void>> {
   const { entry, user, database, keys } = request;
   const { tracked, fixed } = splitParameters(request.parameters);
   const pool = context.pools.find({ entry, user, database, keys, parameters: fixed });
@@ -64,9 +65,10 @@ export async function servePooled(
   try {
     const signal = AbortSignal.any([context.draining, channel.gone]);
     const reported = await welcome(pool, tracked, { times: record, signal });
-    await serveReady(channel, request, reported, { pool, endpoint_id: entry.endpoint_id, record, context });
-  } finally {
+    return sessionOf(greet(channel, request, { pool, reported, record, context }), record, context);
+  } catch (error) {
     pool.letGo();
+    throw error;
   }
 }
 
@@ -120,47 +122,67 @@ function recall(pool: Pool, tracked: Parameters): Parameters | undefined {
   return reported;
 }
 
-async function serveReady(
+/** A client that was told that it may ask. */
+interface GreetedClient {
+  readonly client: PooledClient;
+  readonly stream: Duplex;
+  /** What it has sent already. */
+  readonly early: Buffer;
+  /** Gives back what it has for as long as it is connected. */
+  end(): void;
+}
+
+function greet(
   channel: ByteChannel,
-  { version, access }: PooledRequest,
-  reported: Parameters,
+  { entry, access, version }: PooledRequest,
   {
     pool,
-    endpoint_id,
+    reported,
     record,
     context,
   }: {
     readonly pool: Pool;
-    readonly endpoint_id: EndpointId;
+    readonly reported: Parameters;
     readonly record: ConnectionRecord;
     readonly context: PooledContext;
   },
-): Promise<void> {
-  const parameters = new Map(splitParameters(reported).tracked);
-  const client = new PooledClient({
-    ...{ endpoint_id, pool, parameters, waker: context.waker, counters: record, raw_splice: context.raw_splice },
-    half_close_timeout_ms: context.timeouts.half_close_timeout_ms,
-  });
-  const issued = context.cancelKeys.issue({ access, cancel: () => client.cancel() }, version);
-  const { stream } = channel;
+): GreetedClient {
+  const { draining, stopping, cancelKeys, waker, raw_splice, timeouts } = context;
   const early = channel.release();
-  const waits: (() => void)[] = [];
-  try {
-    if (channel.gone.aborted) throw new ClientGone();
-    context.draining.throwIfAborted();
-    waits.push(whenAborted(context.draining, () => client.drain(context.draining.reason)));
-    waits.push(whenAborted(context.stopping, () => client.stop(context.stopping.reason)));
-    const statuses = Array.from(reported, ([name, value]) => parameterStatus(name, value));
-    stream.write(Buffer.concat([...statuses, backendKeyData(issued), READY_FOR_QUERY]));
-    record.connected = true;
-    const end = await client.serve(stream, early);
-    if (end.abandoned) record.error_kind = 'clientdisconnect';
-    else if (end.side === 'server') record.error_kind = 'compute';
-    if (end.refusal) recordError(record, end.refusal);
-    const last = end.refusal ? refusalResponse(end.refusal, record.session_id) : Buffer.alloc(0);
-    await client.close(last, context.timeouts.linger_timeout_ms);
-  } finally {
-    for (const stopWaiting of waits) stopWaiting();
+  if (channel.failed) throw new ClientGone();
+  draining.throwIfAborted();
+  const { stream } = channel;
+  const client = new PooledClient({
+    ...{ endpoint_id: entry.endpoint_id, pool, parameters: new Map(splitParameters(reported).tracked) },
+    ...{ waker, counters: record, raw_splice, half_close_timeout_ms: timeouts.half_close_timeout_ms },
+  });
+  const issued = cancelKeys.issue({ access, cancel: () => client.cancel() }, version);
+  const stopWaiting = [
+    whenAborted(draining, () => client.drain(draining.reason)),
+    whenAborted(stopping, () => client.stop(stopping.reason)),
+  ];
+  const statuses = Array.from(reported, ([name, value]) => parameterStatus(name, value));
+  stream.write(Buffer.concat([...statuses, backendKeyData(issued), READY_FOR_QUERY]));
+  record.connected = true;
+  const end = () => {
+    for (const stop of stopWaiting) stop();
     issued.release();
-  }
+    pool.letGo();
+  };
+  return { client, stream, early, end };
 }
+
+const sessionOf =
+  ({ client, stream, early, end }: GreetedClient, record: ConnectionRecord, { timeouts }: PooledContext) =>
+  async (): Promise<void> => {
+    try {
+      const { abandoned, side, refusal } = await client.serve(stream, early);
+      if (abandoned) record.error_kind = 'clientdisconnect';
+      else if (side === 'server') record.error_kind = 'compute';
+      if (refusal) recordError(record, refusal);
+      const last = refusal ? refusalResponse(refusal, record.session_id) : Buffer.alloc(0);
+      await client.close(last, timeouts.linger_timeout_ms);
+    } finally {
+      end();
+    }
+  };

@@ -116,12 +116,16 @@ export class ServerConnection {
     // The login ends with ReadyForQuery.
     server.#outstanding.push(AWAITED.our_sync);
     server.#onBytes(rest);
-    server.#port = await openPort(stream, raw, {
-      onBytes: (bytes) => server.#onBytes(bytes),
-      onEnd: () => server.#onEnd(),
-      onClosed: () => server.#onEnd(),
-      onWritable: () => server.borrower?.onServerWritable(),
-    });
+    server.#port = await openPort(
+      stream,
+      { raw, shares: false },
+      {
+        onBytes: (bytes) => server.#onBytes(bytes),
+        onEnd: () => server.#onEnd(),
+        onClosed: () => server.#onEnd(),
+        onWritable: () => server.borrower?.onServerWritable(),
+      },
+    );
     server.#port.start(Buffer.alloc(0));
     return server;
   }
