@@ -33,7 +33,6 @@ const consumption = notAvailable('consumption history', 'nothing is metered yet'
 const buckets = noRoute('object storage for applications is no database');
 const functions = noRoute('functions are no database');
 const credentials = noRoute('they are for buckets, functions and the AI gateway');
-const later = noRoute('not built yet');
 
 const account: Record<string, PublicOperation> = {
   'GET /api_keys': served,
@@ -43,7 +42,7 @@ const account: Record<string, PublicOperation> = {
   'GET /regions': degraded('one region, since one installation is one region'),
   'GET /users/me': served,
   'GET /users/me/organizations': served,
-  'POST /users/me/projects/transfer': later,
+  'POST /users/me/projects/transfer': served,
   'GET /consumption_history/projects': consumption,
   'GET /consumption_history/v2/branches': consumption,
   'GET /consumption_history/v2/projects': consumption,
@@ -68,7 +67,7 @@ const organizations: Record<string, PublicOperation> = {
   'GET /organizations/{org_id}/vpc/region/{region_id}/vpc_endpoints/{vpc_endpoint_id}': vpc,
   'POST /organizations/{org_id}/vpc/region/{region_id}/vpc_endpoints/{vpc_endpoint_id}': vpc,
   'DELETE /organizations/{org_id}/vpc/region/{region_id}/vpc_endpoints/{vpc_endpoint_id}': vpc,
-  'POST /organizations/{source_org_id}/projects/transfer': later,
+  'POST /organizations/{source_org_id}/projects/transfer': served,
 };
 
 const projects: Record<string, PublicOperation> = {
@@ -90,8 +89,8 @@ const projects: Record<string, PublicOperation> = {
   'GET /projects/{project_id}/permissions': served,
   'POST /projects/{project_id}/permissions': served,
   'DELETE /projects/{project_id}/permissions/{permission_id}': served,
-  'POST /projects/{project_id}/transfer_requests': later,
-  'PUT /projects/{project_id}/transfer_requests/{request_id}': later,
+  'POST /projects/{project_id}/transfer_requests': served,
+  'PUT /projects/{project_id}/transfer_requests/{request_id}': served,
   'GET /projects/{project_id}/vpc_endpoints': noVpc,
   'POST /projects/{project_id}/vpc_endpoints/{vpc_endpoint_id}': vpc,
   'DELETE /projects/{project_id}/vpc_endpoints/{vpc_endpoint_id}': vpc,
