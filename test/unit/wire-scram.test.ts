@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
+import { createHmac, randomBytes } from 'node:crypto';
 import { describe, it } from 'node:test';
 import { createVerifier } from '../../src/domain/scram-verifier.ts';
 import { keysFromPassword } from '../../src/wire/cleartext-password.ts';
 import { ProtocolError } from '../../src/wire/message.ts';
-import { SCRAM_SHA_256, SCRAM_SHA_256_PLUS, type ScramKeys } from '../../src/wire/scram.ts';
+import { hmac, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, type ScramKeys } from '../../src/wire/scram.ts';
 import { scramClient } from '../../src/wire/scram-client.ts';
 import { mockVerifier, scramMechanisms, startScram } from '../../src/wire/scram-server.ts';
 import { seededRandom, testSeed } from '../support/random.ts';
@@ -21,6 +22,18 @@ const RFC = {
 };
 const verifier = await createVerifier('pencil', { salt: RFC.salt });
 const plain = { mechanism: SCRAM_SHA_256, verifier, channelBinding: undefined };
+
+describe('the keyed hash', () => {
+  it('is that of the library, for keys of all lengths and for texts and bytes', () => {
+    for (let bytes = 0; bytes <= 64; bytes++) {
+      const key = randomBytes(bytes);
+      for (const text of ['', 'Client Key', 'prüfung', randomBytes(3 * bytes)]) {
+        assert.deepEqual(hmac(key, text), createHmac('sha256', key).update(text).digest());
+      }
+    }
+    assert.throws(() => hmac(randomBytes(65), ''), RangeError);
+  });
+});
 
 describe('the server side of SCRAM', () => {
   it('gives the known answers and wins keys that fit the verifier', async () => {
