@@ -38,6 +38,7 @@ export const PERMISSIONS = {
   'member.remove': { scope: 'organization', role: 'member', refused: PEOPLE_OF_IT },
   'invitation.list': { scope: 'organization', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
   'invitation.write': { scope: 'organization', role: 'admin', refused: PEOPLE_OF_IT },
+  'audit_log.read': { scope: 'organization', role: 'admin', refused: NOT_FOR_PROJECT_KEYS },
   'project.list': { scope: 'account', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
   'project.list_shared': { scope: 'account', role: 'member', refused: PERSONAL_ONLY },
   'project.create': { scope: 'account', role: 'member', refused: NOT_FOR_PROJECT_KEYS },

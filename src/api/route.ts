@@ -62,6 +62,8 @@ export interface RouteDefinition<S extends RouteSchema, P extends PermissionName
    */
   readonly prefetch?: (context: ActionContext, params: Readonly<Record<string, string>>) => Promise<F>;
   readonly handle: (input: RouteInput<S, P, F>) => Promise<RouteReply<S>>;
+  /** The same as lines of JSON without a bound, for who accepts `application/x-ndjson`; read as fast as the client takes them. */
+  readonly lines?: (input: RouteInput<S, P, F>) => AsyncIterable<string>;
 }
 
 /** A route as the server sees it. */

@@ -1,6 +1,7 @@
 import type { Route } from './route.ts';
 import { advisorRoutes } from './routes/advisors.ts';
 import { apiKeyRoutes } from './routes/api-keys.ts';
+import { auditLogRoutes } from './routes/audit-log.ts';
 import { backupScheduleRoutes } from './routes/backup-schedules.ts';
 import { branchRoutes } from './routes/branches.ts';
 import { connectionUriRoutes } from './routes/connection-uri.ts';
@@ -33,6 +34,7 @@ export const ROUTES: readonly Route[] = [
   ...organizationApiKeyRoutes,
   ...memberRoutes,
   ...invitationRoutes,
+  ...auditLogRoutes,
   ...regionRoutes,
   ...projectRoutes,
   ...preloadLibraryRoutes,

@@ -13,6 +13,7 @@
  */
 
 import { randomUUID } from 'node:crypto';
+import { Readable } from 'node:stream';
 import swagger from '@fastify/swagger';
 import Fastify, {
   type FastifyBaseLogger,
@@ -30,8 +31,11 @@ import { CoppiceError } from '../domain/errors.ts';
 import type { OperationId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
 import type { ChangeWatch } from '../store/change-watch.ts';
+import type { OrganizationRow, ProjectRow } from '../store/schema.ts';
 import type { Metrics } from '../watch/metrics.ts';
+import { actionName } from './action-name.ts';
 import { answerOnce } from './answer-once.ts';
+import { attributedContext } from './attribution.ts';
 import { authenticate } from './authenticate.ts';
 import { allowOrigins } from './cors.ts';
 import { answerUnreadable, sendError } from './errors.ts';
@@ -50,6 +54,7 @@ import { addJsonParser, validatorCompiler } from './validation.ts';
 import { whenGone } from './when-gone.ts';
 
 const API_PREFIX = '/api/v2';
+const LINES = 'application/x-ndjson';
 
 export interface StatusOptions {
   readonly context: ActionContext;
@@ -172,6 +177,7 @@ interface Shared {
 function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
   const { context, keyUse, waits, rateLimits } = shared;
   const permission: Permission = PERMISSIONS[route.permission];
+  const action = actionName(route.method, route.path);
   const { response, ...input } = route.schema;
   api.route({
     method: route.method,
@@ -194,8 +200,12 @@ function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
     },
     handler: async (request, reply) => {
       const input = await authorised(shared, permission, { request, reply });
-      const answer = await answerOnce(input.context, { request, reply }, (own) =>
-        route.handle({ ...input, context: own }),
+      if (route.lines && request.headers.accept?.includes(LINES)) {
+        return reply.type(LINES).send(Readable.from(route.lines(input)));
+      }
+      const writing = route.method === 'GET' ? input : attributedInput(input, request, action);
+      const answer = await answerOnce(writing.context, { request, reply }, (own) =>
+        route.handle({ ...writing, context: own }),
       );
       reply.code(answer.status).headers(answer.headers ?? {});
       if (route.method === 'GET') return answer.body;
@@ -231,6 +241,17 @@ async function authorised(
     input.organization = await accessOrganization(context, caller, ids.org_id!, permission.role);
   }
   return input as RouteInput<RouteSchema, Route['permission']>;
+}
+
+/** What a route that may change something gets: whatever it changes is in the audit log. */
+function attributedInput<I extends Awaited<ReturnType<typeof authorised>>>(
+  input: I,
+  request: FastifyRequest,
+  action: string,
+): I {
+  const { project, organization } = input as { project?: ProjectRow; organization?: OrganizationRow };
+  const organization_id = project?.organization_id ?? organization?.id;
+  return { ...input, context: attributedContext(input.context, request, { action, organization_id }) };
 }
 
 const PATTERNS = ROUTES.map(({ method, path }) => ({

@@ -292,6 +292,14 @@ export const SETTINGS = {
     description:
       'How many requests one key may make in a second to routes of one group, such as those that change branches, or those that read operations.',
   },
+  audit_log_retention_seconds: {
+    type: 'seconds',
+    default: '31536000',
+    default_text: '31536000, which is a year; 0 keeps all',
+    allowed_min: 0,
+    allowed_max: 315_360_000,
+    description: 'Entries of the audit log that are older are removed.',
+  },
   keep_computes: {
     type: 'boolean',
     default: 'false',

@@ -38,6 +38,8 @@ export interface EngineContext {
   readonly archive_branches: { readonly after_ms: number | undefined; readonly min_age_ms: number };
   /** Projects untouched for so long are moved to object storage; undefined: none are. */
   readonly detach_projects_after_ms: number | undefined;
+  /** Older entries of the audit log go; undefined: none does. */
+  readonly audit_log_retention_ms: number | undefined;
   /** How often everything in the archives is compared with its checksums. */
   readonly archive_check_interval_ms: number;
   /** When a running server is due for a snapshot: after so much log, or after so long when it wrote at all. */

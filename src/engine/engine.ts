@@ -4,6 +4,7 @@ import { createCancellations } from './cancellations.ts';
 import { adoptComputes } from './chores/adopt.ts';
 import { archiveUnused, removeUnneeded } from './chores/archive-branches.ts';
 import { checkArchives, takeInAll, takeInRunning, tendArchives } from './chores/archives.ts';
+import { forgetOldEntries } from './chores/audit-log.ts';
 import { availability } from './chores/availability.ts';
 import { serveBackups } from './chores/backups.ts';
 import { detachUnused } from './chores/detach-projects.ts';
@@ -103,6 +104,9 @@ export async function startEngine(
       detachUnused(ctx, new Date()),
     ),
     startLoop({ name: 'stored', interval_ms: 15_000, logger }, () => removeUnneeded(ctx)),
+    startLoop({ name: 'audit_log', interval_ms: 600_000, rest_ms: 3_600_000, logger }, () =>
+      forgetOldEntries(ctx, new Date()),
+    ),
     ...shippingLoops(ctx),
     startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
   ];

@@ -6,6 +6,7 @@ import { revokeApiKey } from '../actions/revoke-api-key.ts';
 import type { KeyCommands } from '../cli/keys.ts';
 import type { Settings } from '../domain/settings.ts';
 import { listPersonalKeys } from '../store/api-keys.ts';
+import { attributed } from '../store/attributed.ts';
 import { openStore } from '../store/connection.ts';
 import { findFirstUser } from '../store/users.ts';
 import { createLogger } from '../watch/logger.ts';
@@ -20,15 +21,20 @@ export async function withKeys<T>(settings: Settings, use: (keys: KeyCommands) =
     if (!user) throw new StartError(`Coppice on ${settings.data_dir} has no user yet: let it start once`);
     return use({
       create: async (name) => {
-        const { key, secret } = await createApiKey(context, { user_id: user.id, name });
+        const { key, secret } = await createApiKey(onCommand(context, 'api_key.create'), { user_id: user.id, name });
         return { id: key.id, secret };
       },
       list: () => listPersonalKeys(context.store, user.id),
       revoke: async (id) => {
-        await revokeApiKey(context, { user_id: user.id, key_id: id });
+        await revokeApiKey(onCommand(context, 'api_key.delete'), { user_id: user.id, key_id: id });
       },
     });
   });
+}
+
+/** What a command changes is in the audit log as such. */
+export function onCommand({ store }: Pick<ActionContext, 'store'>, action: string): Pick<ActionContext, 'store'> {
+  return { store: attributed(store, { actor_kind: 'command_line', action }) };
 }
 
 /** Opens the database of a running Coppice. Throws StartError when none runs on the data directory. */

@@ -172,6 +172,7 @@ function engineContextOf(
       min_age_ms: milliseconds(settings.archive_branches_min_age_seconds) ?? 0,
     },
     detach_projects_after_ms: milliseconds(settings.detach_projects_after_seconds || undefined),
+    audit_log_retention_ms: milliseconds(settings.audit_log_retention_seconds || undefined),
     archive_check_interval_ms: settings.archive_check_interval_seconds * 1000,
     snapshots: {
       wal_bytes: settings.snapshot_wal_bytes,

@@ -57,6 +57,7 @@ const LISTED = [
   'revoked_at',
   'last_used_at',
   'last_used_from_addr',
+  'read_only',
 ] as const;
 
 /** The user's valid personal keys, oldest first. */

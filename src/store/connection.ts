@@ -1,4 +1,4 @@
-import { Kysely, PostgresDialect, type Transaction } from 'kysely';
+import { Kysely, PostgresDialect, type PostgresPool, type Transaction } from 'kysely';
 import pg from 'pg';
 import { preparedPool } from './prepared-pool.ts';
 import type { Schema } from './schema.ts';
@@ -34,6 +34,15 @@ export interface OpenStore {
   close(): Promise<void>;
 }
 
+const pools = new WeakMap<Store, PostgresPool>();
+
+/** The connections of an open store, for another view of it. */
+export function poolOf(store: Store): PostgresPool {
+  const pool = pools.get(store);
+  if (!pool) throw new Error('not a store that was opened here');
+  return pool;
+}
+
 /** Opens a pool on our own database. Names resolve in schema `coppice`. */
 export function openStore(options: StoreOptions): OpenStore {
   const durability = options.durable ? '' : ' -c synchronous_commit=off';
@@ -52,7 +61,9 @@ export function openStore(options: StoreOptions): OpenStore {
   };
   pool.on('error', onError);
   pool.on('connect', (client) => client.on('error', onError));
-  const store: Store = new Kysely<Schema>({ dialect: new PostgresDialect({ pool: preparedPool(pool) }) });
+  const prepared = preparedPool(pool);
+  const store: Store = new Kysely<Schema>({ dialect: new PostgresDialect({ pool: prepared }) });
+  pools.set(store, prepared);
   const close = async () => {
     await store.destroy();
     // Kysely ends the pool only when it ran a statement of its own on it.

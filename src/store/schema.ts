@@ -1,8 +1,10 @@
 import type { ColumnType, Generated, Selectable } from 'kysely';
 import type { OperationAction, OperationStatus } from '../domain/operation-kinds.ts';
 import type { ObservedCompute } from '../domain/states.ts';
+import type { AuditLogTable } from './audit-log-table.ts';
 import type { Big, Json, OptionalJson, OptionalTime, Time } from './column-types.ts';
 import type { EventLogTable, EventsTable, IdempotencyKeysTable } from './event-schema.ts';
+import type { SnapshotConfig } from './snapshot-config.ts';
 
 /** Kysely's view of our own database; `migrations/` is the truth, a test compares the two. */
 
@@ -76,6 +78,8 @@ export interface ApiKeysTable {
   revoked_at: OptionalTime;
   last_used_at: OptionalTime;
   last_used_from_addr: string | null;
+  /** Changes nothing, and is shown no passwords. */
+  read_only: Generated<boolean>;
 }
 
 export interface InvitationsTable {
@@ -193,35 +197,6 @@ export interface BranchRestoresTable {
   last_reset_at: OptionalTime;
   roles: Json<readonly unknown[]>;
   databases: Json<readonly unknown[]>;
-}
-
-/** Rows of `roles` and `databases` as they are kept in a snapshot: times and bytes as texts. */
-export interface SnapshotConfig {
-  readonly roles: readonly SnapshotRole[];
-  readonly databases: readonly SnapshotDatabase[];
-}
-
-export interface SnapshotRole {
-  readonly name: string;
-  readonly origin: RolesTable['origin'];
-  readonly can_login: boolean;
-  readonly verifier: string | null;
-  /** Base64; what is sealed is bound to the snapshot's source branch. */
-  readonly sealed_password: string | null;
-  readonly valid_until: string | null;
-  readonly created_at: string;
-  readonly deleted_at: string | null;
-  readonly applied_verifier: string | null;
-}
-
-export interface SnapshotDatabase {
-  readonly name: string;
-  readonly owner_name: string;
-  readonly origin: 'api' | 'sql';
-  readonly created_at: string;
-  readonly deleted_at: string | null;
-  readonly applied_name: string | null;
-  readonly applied_owner_name: string | null;
 }
 
 export interface SnapshotsTable {
@@ -470,6 +445,7 @@ export interface Schema {
   idempotency_keys: IdempotencyKeysTable;
   events: EventsTable;
   event_log: EventLogTable;
+  audit_log: AuditLogTable;
 }
 
 export type UserRow = Selectable<UsersTable>;

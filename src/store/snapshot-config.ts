@@ -4,8 +4,37 @@ import type { Store } from './connection.ts';
 import { listDatabasesEvenDeleted } from './databases.ts';
 import type { SeenDatabase, SeenRole } from './learned.ts';
 import { listRolesEvenDeleted } from './roles.ts';
-import type { DatabasesTable, RolesTable, SnapshotConfig, SnapshotRole } from './schema.ts';
+import type { DatabasesTable, RolesTable } from './schema.ts';
 import { findSnapshot, writeSnapshotConfig } from './snapshots.ts';
+
+/** Rows of `roles` and `databases` as they are kept in a snapshot: times and bytes as texts. */
+export interface SnapshotConfig {
+  readonly roles: readonly SnapshotRole[];
+  readonly databases: readonly SnapshotDatabase[];
+}
+
+export interface SnapshotRole {
+  readonly name: string;
+  readonly origin: RolesTable['origin'];
+  readonly can_login: boolean;
+  readonly verifier: string | null;
+  /** Base64; what is sealed is bound to the snapshot's source branch. */
+  readonly sealed_password: string | null;
+  readonly valid_until: string | null;
+  readonly created_at: string;
+  readonly deleted_at: string | null;
+  readonly applied_verifier: string | null;
+}
+
+export interface SnapshotDatabase {
+  readonly name: string;
+  readonly owner_name: string;
+  readonly origin: 'api' | 'sql';
+  readonly created_at: string;
+  readonly deleted_at: string | null;
+  readonly applied_name: string | null;
+  readonly applied_owner_name: string | null;
+}
 
 const text = (time: Date | null): string | null => time?.toISOString() ?? null;
 const time = (kept: string | null): Date | null => (kept === null ? null : new Date(kept));

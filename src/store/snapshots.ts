@@ -3,7 +3,8 @@ import type { ProjectId, SnapshotId } from '../domain/ids.ts';
 import type { Lsn } from '../domain/lsn.ts';
 import { oneOf } from './any-of.ts';
 import type { Store, StoreTransaction } from './connection.ts';
-import type { SnapshotConfig, SnapshotRow, SnapshotsTable } from './schema.ts';
+import type { SnapshotRow, SnapshotsTable } from './schema.ts';
+import type { SnapshotConfig } from './snapshot-config.ts';
 
 /** A snapshot of the API with what is known of its timeline. */
 export interface SnapshotView extends SnapshotRow {

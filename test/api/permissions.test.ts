@@ -77,6 +77,7 @@ const EXPECTED: Record<PermissionName, Expected> = {
   'member.remove': peopleWhoAdminister,
   'invitation.list': organization,
   'invitation.write': peopleWhoAdminister,
+  'audit_log.read': admins,
   'project.list': peopleAndOrganizations,
   'project.list_shared': people,
   'project.create': peopleAndOrganizations,

@@ -6,7 +6,9 @@ import { migrate, StoreVersionError } from '../../src/store/migrate.ts';
 import { type StoreServer, startStoreServer, type TestStore } from '../support/store.ts';
 
 const SNAPSHOT = new URL('./schema.snapshot.txt', import.meta.url);
-const TYPES = ['schema', 'event-schema'].map((name) => new URL(`../../src/store/${name}.ts`, import.meta.url));
+const TYPES = ['schema', 'event-schema', 'audit-log-table'].map(
+  (name) => new URL(`../../src/store/${name}.ts`, import.meta.url),
+);
 
 /** Tables, columns, constraints, indexes and triggers of schema `coppice`, one a line. */
 const DESCRIPTION = `

@@ -54,6 +54,7 @@ const OURS = [
   /\/invitations\/[^/]+$/,
   /\/endpoints\/[^/]+\/connections$/,
   /\/branches\/[^/]+\/renew_lease$/,
+  /\/audit_log$/,
 ];
 
 const file = join(

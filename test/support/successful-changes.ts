@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict';
+import type { Route } from '../../src/api/route.ts';
+import type { TestApi } from './api-server.ts';
+import {
+  createReadyBranch,
+  createSleepingProject,
+  finishOperations,
+  observeEndpoint,
+  type TestProject,
+} from './project.ts';
+import { type ExampleIds, exampleBody } from './request-examples.ts';
+
+export interface PreparedRequest {
+  readonly path: string;
+  readonly body?: unknown;
+  /** It was made to; a refusal means that the preparation is out of date. */
+  readonly must_succeed?: boolean;
+}
+
+type Prepare = (api: TestApi, project: TestProject, route: Route) => Promise<Omit<PreparedRequest, 'must_succeed'>>;
+
+const idsOf = (project: TestProject): ExampleIds => ({ ...project, project_id: project.id, org_id: '' });
+const body = (route: Route, project: TestProject) => exampleBody(route, idsOf(project));
+
+async function done(api: TestApi, project: TestProject, path: string, sent?: unknown) {
+  const answer = await api.call('POST', `/projects/${project.id}${path}`, { body: sent });
+  assert.ok(answer.status < 300, answer.body?.message);
+  await finishOperations(api, project.id);
+  return answer.body;
+}
+
+const snapshot: Prepare = async (api, project, route) => {
+  const made = await done(api, project, `/branches/${project.branch_id}/snapshot`, { name: 'a snapshot' });
+  const verb = route.path.endsWith('/restore') ? '/restore' : '';
+  return {
+    path: `/projects/${project.id}/snapshots/${made.snapshot.id}${verb}`,
+    body: verb ? { name: 'restored', finalize_restore: false } : body(route, project),
+  };
+};
+
+const endpointIs =
+  (state: 'running' | 'stopped'): Prepare =>
+  async (api, project, route) => {
+    await observeEndpoint(api, project.endpoint_id, state);
+    const verb = route.path.split('/').at(-1);
+    return { path: `/projects/${project.id}/endpoints/${project.endpoint_id}/${verb}` };
+  };
+
+const onChild =
+  (verb: string): Prepare =>
+  async (api, project) => {
+    const { branch } = await createReadyBranch(api, project);
+    return { path: `/projects/${project.id}/branches/${branch.id}${verb}` };
+  };
+
+/** Routes whose example needs something to be there, or would be refused as it stands. */
+const PREPARED: Readonly<Record<string, Prepare>> = {
+  'DELETE /api_keys/:key_id': async (api) => {
+    const { body: key } = await api.call('POST', '/api_keys', { body: { key_name: 'to be revoked' } });
+    return { path: `/api_keys/${key.id}` };
+  },
+  'DELETE /projects/:project_id/branches/:branch_id': onChild(''),
+  'POST /projects/:project_id/branches/:branch_id/set_as_default': onChild('/set_as_default'),
+  'POST /projects/:project_id/branches/:branch_id/restore': async (api, project, route) => ({
+    ...(await onChild('/restore')(api, project, route)),
+    body: { source_branch_id: project.branch_id },
+  }),
+  'PATCH /projects/:project_id/snapshots/:snapshot_id': snapshot,
+  'DELETE /projects/:project_id/snapshots/:snapshot_id': snapshot,
+  'POST /projects/:project_id/snapshots/:snapshot_id/restore': snapshot,
+  'POST /projects/:project_id/branches/:branch_id/finalize_restore': async (api, project, route) => {
+    const restore = await snapshot(api, project, { ...route, path: '/restore' });
+    const restored = await done(api, project, restore.path.replace(`/projects/${project.id}`, ''), {
+      ...{ name: 'restored', target_branch_id: project.branch_id, finalize_restore: false },
+    });
+    return { path: `/projects/${project.id}/branches/${restored.branch.id}/finalize_restore`, body: { name: 'old' } };
+  },
+  'POST /projects/:project_id/endpoints': async (api, project, route) => {
+    const { branch } = await createReadyBranch(api, project);
+    return {
+      path: `/projects/${project.id}/endpoints`,
+      body: exampleBody(route, { ...idsOf(project), branch_id: branch.id }),
+    };
+  },
+  'POST /projects/:project_id/endpoints/:endpoint_id/start': endpointIs('stopped'),
+  'POST /projects/:project_id/endpoints/:endpoint_id/suspend': endpointIs('running'),
+  'POST /projects/:project_id/endpoints/:endpoint_id/restart': endpointIs('running'),
+  'DELETE /projects/:project_id/branches/:branch_id/roles/:role_name': async (api, project) => {
+    const roles = `/branches/${project.branch_id}/roles`;
+    await done(api, project, roles, { role: { name: 'superfluous' } });
+    return { path: `/projects/${project.id}${roles}/superfluous` };
+  },
+  'DELETE /projects/:project_id/jwks/:jwks_id': async (api, project) => {
+    const issuer = { jwks_url: 'https://issuer.example.test/jwks.json', provider_name: 'an issuer' };
+    const { jwks } = await done(api, project, '/jwks', issuer);
+    return { path: `/projects/${project.id}/jwks/${jwks.id}` };
+  },
+};
+
+/** A request of a route that changes something, on a project of its own; undefined where the plain example has to do. */
+export async function prepareChange(api: TestApi, route: Route): Promise<PreparedRequest | undefined> {
+  const prepare = PREPARED[`${route.method} ${route.path}`];
+  return prepare && { ...(await prepare(api, await createSleepingProject(api), route)), must_succeed: true };
+}
