@@ -105,6 +105,28 @@ describe('neonctl, unmodified', { timeout: 240_000 }, () => {
     assert.equal(new URL(named).username, 'casey');
   });
 
+  it('makes, lists and revokes keys of a person, of an organization and of one project', async () => {
+    const [{ id: org_id }] = await neonctl('orgs', 'list');
+    const personal = await neonctl('api-keys', 'create', '--name', 'mine');
+    const organization = await neonctl('api-keys', 'create', '--name', 'ours', '--org-id', org_id);
+    const scoped = await neonctl('api-keys', 'create', '--name', 'ci', '--project-id', project.id);
+    assert.equal(scoped.project_id, project.id);
+    const listed = await neonctl('api-keys', 'list', '--org-id', org_id);
+    assert.deepEqual(
+      listed.map(({ name, project_id }: { name: string; project_id?: string }) => [name, project_id ?? null]),
+      [
+        ['ours', null],
+        ['ci', project.id],
+      ],
+    );
+    const status = async (key: string) => (await api.call('GET', `/projects/${project.id}`, { key })).status;
+    for (const { key } of [personal, organization, scoped]) assert.equal(await status(key), 200);
+    await neonctl('api-keys', 'revoke', String(personal.id));
+    assert.match(await refusal('api-keys', 'revoke', String(scoped.id)), /--org-id/);
+    for (const { id } of [organization, scoped]) await neonctl('api-keys', 'revoke', String(id), '--org-id', org_id);
+    for (const { key } of [personal, organization, scoped]) assert.equal(await status(key), 401);
+  });
+
   it('lists and deletes databases and roles', async () => {
     await neonctl('databases', 'create', '--name', 'gone', '--owner-name', project.role, '--branch', 'main');
     const names = (rows: { name: string }[]) => rows.map(({ name }) => name);

@@ -196,6 +196,13 @@ describe('permissions', () => {
     assert.deepEqual(served.sort(), [...known, ...open].sort());
   });
 
+  it('to change something are not those to read', () => {
+    const READS = /\.(read|list|list_\w+|reveal_\w+)$/;
+    for (const route of ROUTES) {
+      if (READS.test(route.permission)) assert.equal(route.method, 'GET', nameOf(route));
+    }
+  });
+
   it('end with the membership, at the next request', async () => {
     const { project, ids } = await createProject();
     const callers = await addCallers(api, project, project.id);
