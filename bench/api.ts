@@ -124,6 +124,7 @@ async function fillApi(store: TestStore) {
   const { rows } = await store.pool.query<{ id: `org-${string}` }>('select id from organizations');
   const caller = {
     ...{ kind: 'personal' as const, key_id: 0, user: { id: user_id, email: 'owner@example.test', name: '' } },
+    read_only: false,
     memberships: new Map([[rows[0]!.id, 'admin' as const]]),
   };
   const projects: { id: string; operation: string }[] = [];

@@ -5,6 +5,8 @@ export type MembershipRole = 'admin' | 'member';
 
 interface KeyHolder {
   readonly key_id: number;
+  /** Changes nothing, and is shown no passwords. */
+  readonly read_only: boolean;
 }
 
 /** A person, and the organisations that the person belongs to now. */

@@ -8,6 +8,13 @@ import { requireRole } from './access.ts';
 import type { PersonalCaller } from './caller.ts';
 import type { ActionContext } from './context.ts';
 
+interface WantedKey {
+  readonly organization_id: OrganizationId;
+  readonly project_id?: ProjectId;
+  readonly name: string;
+  readonly read_only?: boolean;
+}
+
 /**
  * Makes a key of an organisation, which only its admins may, or of one of its projects, which every member may. The secret is
  * told this once. The caller's role is read again with the key's making: nobody who has just lost it leaves a key behind.
@@ -15,7 +22,7 @@ import type { ActionContext } from './context.ts';
 export async function createOrganizationKey(
   { store }: Pick<ActionContext, 'store'>,
   { user }: PersonalCaller,
-  { organization_id, project_id, name }: { organization_id: OrganizationId; project_id?: ProjectId; name: string },
+  { organization_id, project_id, name, read_only = false }: WantedKey,
 ): Promise<{ key: ListedApiKey; secret: string }> {
   const secret = newApiKey();
   const key = await store.transaction().execute(async (trx) => {
@@ -28,7 +35,7 @@ export async function createOrganizationKey(
       if (project.organization_id !== organization_id) throw new CoppiceError('not_found', { noun: 'project' });
     }
     return insertOrganizationKey(trx, {
-      ...{ organization_id, project_id: project_id ?? null, name, created_by: user.id },
+      ...{ organization_id, project_id: project_id ?? null, name, read_only, created_by: user.id },
       secret_hash: hashApiKey(secret),
     });
   });

@@ -15,17 +15,17 @@ export async function authenticate(context: ActionContext, authorization: string
 }
 
 function callerOf(holder: KeyHolderRow): Caller {
-  const key_id = holder.id;
+  const key = { key_id: holder.id, read_only: holder.read_only };
   if (holder.kind === 'personal') {
     return {
       kind: 'personal',
-      key_id,
+      ...key,
       user: { id: holder.user_id!, email: holder.email!, name: holder.user_name! },
       memberships: new Map(Object.entries(holder.memberships) as [string, MembershipRole][]),
     };
   }
   const organization_id = holder.organization_id!;
   return holder.kind === 'organization'
-    ? { kind: 'organization', key_id, organization_id }
-    : { kind: 'project', key_id, organization_id, project_id: holder.project_id! };
+    ? { kind: 'organization', ...key, organization_id }
+    : { kind: 'project', ...key, organization_id, project_id: holder.project_id! };
 }

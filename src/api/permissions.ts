@@ -10,6 +10,8 @@ export interface Permission {
   readonly role: MembershipRole;
   /** Kinds of keys that are turned away whatever they ask for, and with which error. */
   readonly refused: Readonly<Partial<Record<KeyKind, ErrorName>>>;
+  /** Shows a password, which opens more than a key that only reads. */
+  readonly reveals?: true;
 }
 
 const PERSONAL_ONLY = { organization: 'organization_key_refused', project: 'organization_key_refused' } as const;
@@ -61,10 +63,10 @@ export const PERMISSIONS = {
   'endpoint.write': onProject,
   'role.read': onProject,
   'role.write': onProject,
-  'role.reveal_password': onProject,
+  'role.reveal_password': { ...onProject, reveals: true },
   'database.read': onProject,
   'database.write': onProject,
-  'connection_uri.read': onProject,
+  'connection_uri.read': { ...onProject, reveals: true },
   'operation.read': onProject,
   'event.read': { scope: 'account', role: 'member', refused: {} },
 } as const satisfies Record<string, Permission>;

@@ -196,6 +196,7 @@ function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
       keyUse.note(caller.key_id, request.ip);
       const refusal = permission.refused[caller.kind];
       if (refusal) throw new CoppiceError(refusal, { project_id: caller.kind === 'project' ? caller.project_id : '' });
+      if (caller.read_only && (route.method !== 'GET' || permission.reveals)) throw new CoppiceError('key_read_only');
       request.caller = caller;
     },
     handler: async (request, reply) => {

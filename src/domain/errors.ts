@@ -66,6 +66,12 @@ export const ERRORS = {
     retry: 'never',
   },
   project_key_refused: { status: 404, code: '', message: 'not allowed for project-scoped API keys', retry: 'never' },
+  key_read_only: {
+    status: 403,
+    code: '',
+    message: 'this API key is read-only: it changes nothing, and is shown no passwords and connection strings',
+    retry: 'never',
+  },
   permission_denied: {
     status: 403,
     code: '',

@@ -11,6 +11,7 @@ export interface KeyHolderRow {
   readonly user_id: string | null;
   readonly organization_id: string | null;
   readonly project_id: string | null;
+  readonly read_only: boolean;
   readonly email: string | null;
   readonly user_name: string | null;
   readonly memberships: Readonly<Record<string, 'admin' | 'member'>>;
@@ -20,7 +21,7 @@ export interface KeyHolderRow {
 export const findKeyHolder = coalesced<string, KeyHolderRow>(async (store, hashes) => {
   const { rows } = await sql<KeyHolderRow & { hash: string }>`
     select k.id, encode(k.secret_hash, 'hex') as hash, k.kind, k.user_id, k.organization_id, k.project_id,
-      u.email, u.name as user_name,
+      k.read_only, u.email, u.name as user_name,
       coalesce((select json_object_agg(m.organization_id, m.role) from memberships m where m.user_id = k.user_id), '{}')
         as memberships
     from api_keys k left join users u on u.id = k.user_id
@@ -73,7 +74,7 @@ export function listPersonalKeys(store: Store, userId: UserId): Promise<ListedAp
 
 export function insertPersonalKey(
   store: Store | StoreTransaction,
-  key: { user_id: UserId; name: string; secret_hash: Buffer },
+  key: { user_id: UserId; name: string; secret_hash: Buffer; read_only?: boolean },
 ): Promise<ListedApiKey> {
   return store
     .insertInto('api_keys')
@@ -121,7 +122,9 @@ export function listOrganizationKeys(store: Store, organization_id: Organization
 /** Writes a key of an organisation; one with a project is that project's. */
 export function insertOrganizationKey(
   trx: StoreTransaction,
-  key: Pick<ApiKeyRow, 'name' | 'secret_hash' | 'created_by' | 'project_id'> & { organization_id: OrganizationId },
+  key: Pick<ApiKeyRow, 'name' | 'secret_hash' | 'created_by' | 'project_id' | 'read_only'> & {
+    organization_id: OrganizationId;
+  },
 ): Promise<ListedApiKey> {
   return trx
     .insertInto('api_keys')

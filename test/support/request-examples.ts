@@ -53,7 +53,7 @@ const exampleIssuer = (branch_id: string) => ({
 
 /** Of organisations, and of what becomes of their projects. */
 const organizationBodies = ({ project_id, org_id }: ExampleIds): Record<string, Record<string, unknown>> => ({
-  'POST /organizations/:org_id/api_keys': { key_name: 'a name', project_id },
+  'POST /organizations/:org_id/api_keys': { key_name: 'a name', read_only: false, project_id },
   'PATCH /organizations/:org_id/members/:member_id': { role: 'admin' },
   'POST /organizations/:org_id/invitations': { invitations: [{ email: 'a@example.test', role: 'member' }] },
   'POST /projects/:project_id/transfer_requests': { ttl_seconds: 3600 },
@@ -76,7 +76,7 @@ export function exampleBody(route: Route, ids: ExampleIds): Record<string, unkno
   const defaults = { autoscaling_limit_min_cu: 0.25, autoscaling_limit_max_cu: 1, suspend_timeout_seconds: 300 };
   const project = { name: 'a name', history_retention_seconds: 3600, default_endpoint_settings: defaults };
   const bodies: Record<string, Record<string, unknown>> = {
-    'POST /api_keys': { key_name: 'a name' },
+    'POST /api_keys': { key_name: 'a name', read_only: false },
     ...organizationBodies(ids),
     'POST /projects': {
       project: {

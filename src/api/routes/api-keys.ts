@@ -31,8 +31,8 @@ export const apiKeyRoutes = [
     // 200 and not 201, as in the public API.
     schema: { body: CreateApiKeyBody, response: { 200: CreatedApiKey } },
     handle: async ({ context, caller, body }) => {
-      const owner = { user_id: personOf(caller).user.id, name: body.key_name };
-      const { key, secret } = await createApiKey(context, owner);
+      const wanted = { user_id: personOf(caller).user.id, name: body.key_name, read_only: body.read_only };
+      const { key, secret } = await createApiKey(context, wanted);
       return reply(200, serializeCreatedApiKey(key, secret));
     },
   }),

@@ -30,7 +30,8 @@ export const organizationApiKeyRoutes = [
     summary: 'Makes an API key of the organization, or of one of its projects; its secret is told this once',
     schema: { params: OrganizationParams, body: CreateOrganizationKeyBody, response: { 200: CreatedApiKey } },
     handle: async ({ context, caller, organization, body }) => {
-      const wanted = { organization_id: organization.id, project_id: body.project_id, name: body.key_name };
+      const { project_id, key_name: name, read_only } = body;
+      const wanted = { organization_id: organization.id, project_id, name, read_only };
       const { key, secret } = await createOrganizationKey(context, personOf(caller), wanted);
       return reply(200, serializeCreatedApiKey(key, secret));
     },

@@ -10,6 +10,8 @@ const key = {
   created_at: Timestamp,
   /** Of keys for one project alone; clients take its mere presence for that. */
   project_id: Type.Optional(Type.String()),
+  /** Of our own; there only where it is true. */
+  read_only: Type.Optional(Type.Boolean()),
 };
 const use = { last_used_at: Nullable(Timestamp), last_used_from_addr: Type.String() };
 
@@ -25,10 +27,16 @@ export type ListedApiKey = Static<typeof ListedApiKey>;
 export type CreatedApiKey = Static<typeof CreatedApiKey>;
 export type RevokedApiKey = Static<typeof RevokedApiKey>;
 
-export const CreateApiKeyBody = Type.Object({ key_name: Name(LIMITS.short_name_characters) });
+const wanted = {
+  key_name: Name(LIMITS.short_name_characters),
+  read_only: Type.Optional(
+    Type.Boolean({ description: 'The key changes nothing, and is shown no passwords and connection strings' }),
+  ),
+};
+export const CreateApiKeyBody = Type.Object(wanted);
 /** Without a project it is the organisation's own. */
 export const CreateOrganizationKeyBody = Type.Object({
-  key_name: Name(LIMITS.short_name_characters),
+  ...wanted,
   project_id: Type.Optional(Id),
 });
 export const KeyId = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });

@@ -7,6 +7,7 @@ const facts = (key: ApiKey) => ({
   name: key.name,
   created_at: timestamp(key.created_at),
   project_id: key.project_id ?? undefined,
+  read_only: key.read_only || undefined,
 });
 
 const use = (key: ApiKey) => ({
