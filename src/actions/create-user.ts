@@ -4,7 +4,7 @@ import type { OrganizationId } from '../domain/ids.ts';
 import { insertPersonalKey } from '../store/api-keys.ts';
 import { acceptInvitations } from '../store/invitations.ts';
 import type { UserRow } from '../store/schema.ts';
-import { hasUserWithEmail, insertUser, lockPeople } from '../store/users.ts';
+import { findUserByEmail, insertUser, lockPeople } from '../store/users.ts';
 import type { ActionContext } from './context.ts';
 import { makeOrganization } from './make-organization.ts';
 
@@ -27,7 +27,7 @@ export function createUser(
   const secret = newApiKey();
   return store.transaction().execute(async (trx) => {
     await lockPeople(trx);
-    if (await hasUserWithEmail(trx, email)) throw new CoppiceError('user_exists', { email });
+    if (await findUserByEmail(trx, email)) throw new CoppiceError('user_exists', { email });
     const user = await insertUser(trx, { email, name });
     const organization_ids = await acceptInvitations(trx, user);
     if (organization !== undefined || organization_ids.length === 0) {

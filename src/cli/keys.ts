@@ -2,8 +2,9 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { LIMITS } from '../domain/limits.ts';
 import { nameProblem } from '../domain/names.ts';
 import type { Settings } from '../domain/settings.ts';
+import { readEmail } from './read-email.ts';
 
-/** What the commands do with the first user's keys. */
+/** What the commands do with one user's keys. */
 export interface KeyCommands {
   /** The secret is told this once. */
   create(name: string): Promise<{ id: number; secret: string }>;
@@ -13,30 +14,41 @@ export interface KeyCommands {
 
 interface KeysContext {
   readonly settings: () => Settings;
-  readonly withKeys: <T>(settings: Settings, use: (keys: KeyCommands) => Promise<T>) => Promise<T>;
+  /** Of the user with that address; of the first one without. */
+  readonly withKeys: <T>(
+    settings: Settings,
+    email: string | undefined,
+    use: (keys: KeyCommands) => Promise<T>,
+  ) => Promise<T>;
   readonly print: (text: string) => void;
 }
 
 /** Adds `keys create`, `keys list` and `keys revoke`. */
 export function registerKeys(program: Command, { settings, withKeys, print }: KeysContext): void {
-  const keys = program.command('keys').description('API keys of the first user; Coppice must be running');
+  const keys = program.command('keys').description('personal API keys; Coppice must be running');
+  const whose = ['--email <address>', "the user's address; the first user if left out", readEmail] as const;
   keys
     .command('create')
     .description('make a key; it is shown this once, alone on standard output')
     .option('--name <name>', 'what the key is for', readName, 'command line')
-    .action(({ name }: { name: string }) =>
-      withKeys(settings(), async ({ create }) => print(`${(await create(name)).secret}\n`)),
+    .option(...whose)
+    .action(({ name, email }: { name: string; email?: string }) =>
+      withKeys(settings(), email, async ({ create }) => print(`${(await create(name)).secret}\n`)),
     );
   keys
     .command('list')
     .description('show the keys, without their secrets')
-    .action(() => withKeys(settings(), async ({ list }) => print(formatKeys(await list()))));
+    .option(...whose)
+    .action(({ email }: { email?: string }) =>
+      withKeys(settings(), email, async ({ list }) => print(formatKeys(await list()))),
+    );
   keys
     .command('revoke')
     .description('end a key, at once and for good')
     .argument('<id>', 'the number that keys list shows', readId)
-    .action((id: number) =>
-      withKeys(settings(), async ({ revoke }) => {
+    .option(...whose)
+    .action((id: number, { email }: { email?: string }) =>
+      withKeys(settings(), email, async ({ revoke }) => {
         await revoke(id);
         print(`Key ${id} is revoked.\n`);
       }),

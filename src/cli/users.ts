@@ -1,7 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { LIMITS } from '../domain/limits.ts';
-import { emailProblem, nameProblem } from '../domain/names.ts';
+import { nameProblem } from '../domain/names.ts';
 import type { Settings } from '../domain/settings.ts';
+import { readEmail } from './read-email.ts';
 
 export interface NewUser {
   readonly email: string;
@@ -33,12 +34,6 @@ export function registerUsers(program: Command, { settings, createUser, print }:
       readName,
     )
     .action(async (user: NewUser) => print(`${await createUser(settings(), user)}\n`));
-}
-
-function readEmail(text: string): string {
-  const problem = emailProblem(text);
-  if (problem) throw new InvalidArgumentError(`"${text}" ${problem}.`);
-  return text;
 }
 
 function readName(text: string): string {

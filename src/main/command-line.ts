@@ -37,7 +37,7 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
   registerKeys(program, {
     settings,
     print,
-    withKeys: async (of, use) => (await import('./keys.ts')).withKeys(of, use),
+    withKeys: async (of, email, use) => (await import('./keys.ts')).withKeys(of, email, use),
   });
   registerUsers(program, {
     settings,

@@ -4,20 +4,29 @@ import type { ActionContext } from '../actions/context.ts';
 import { createApiKey } from '../actions/create-api-key.ts';
 import { revokeApiKey } from '../actions/revoke-api-key.ts';
 import type { KeyCommands } from '../cli/keys.ts';
+import { CoppiceError } from '../domain/errors.ts';
 import type { Settings } from '../domain/settings.ts';
 import { listPersonalKeys } from '../store/api-keys.ts';
 import { attributed } from '../store/attributed.ts';
 import { openStore } from '../store/connection.ts';
-import { findFirstUser } from '../store/users.ts';
+import { findFirstUser, findUserByEmail } from '../store/users.ts';
 import { createLogger } from '../watch/logger.ts';
 import { ownConnection } from './own-store.ts';
 import { computeDriverOf, computesDirectory } from './parts.ts';
 import { StartError } from './start-error.ts';
 
-/** Lets a command work on the first user's keys. Coppice must run, since its database does only then. */
-export async function withKeys<T>(settings: Settings, use: (keys: KeyCommands) => Promise<T>): Promise<T> {
+/**
+ * Lets a command work on the personal keys of the user with that address, or of the first user. Coppice must run, since its
+ * database does only then.
+ */
+export async function withKeys<T>(
+  settings: Settings,
+  email: string | undefined,
+  use: (keys: KeyCommands) => Promise<T>,
+): Promise<T> {
   return withStore(settings, async (context) => {
-    const user = await findFirstUser(context.store);
+    const user = await (email === undefined ? findFirstUser(context.store) : findUserByEmail(context.store, email));
+    if (!user && email !== undefined) throw new CoppiceError('not_found', { noun: `user with the address ${email}` });
     if (!user) throw new StartError(`Coppice on ${settings.data_dir} has no user yet: let it start once`);
     return use({
       create: async (name) => {

@@ -19,8 +19,7 @@ export function findFirstUser(store: Store): Promise<UserRow | undefined> {
   return store.selectFrom('users').selectAll().orderBy('created_at').limit(1).executeTakeFirst();
 }
 
-/** Whether somebody has this address, whatever its case. */
-export async function hasUserWithEmail(trx: StoreTransaction, email: string): Promise<boolean> {
-  const { rows } = await sql`select from users where lower(email) = lower(${email})`.execute(trx);
-  return rows.length > 0;
+/** The user with this address, whatever its case. */
+export function findUserByEmail(store: Store, email: string): Promise<UserRow | undefined> {
+  return store.selectFrom('users').selectAll().where(sql<boolean>`lower(email) = lower(${email})`).executeTakeFirst();
 }

@@ -108,6 +108,15 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
     });
     const me = (await answer.json()) as { email: string; name: string };
     assert.deepEqual([me.email, me.name], ['new@example.test', 'New']);
+    const second = await run('keys', 'create', '--email', 'NEW@example.test', '--name', 'of the new one');
+    assert.match(second.out, /^napi_[0-9a-f]{64}\n$/);
+    assert.match((await run('keys', 'list', '--email', 'new@example.test')).out, /of the new one$/m);
+    assert.doesNotMatch((await run('keys', 'list')).out, /of the new one/);
+    const stranger = await run('keys', 'list', '--email', 'stranger@example.test');
+    assert.deepEqual(
+      [stranger.code, stranger.err],
+      [1, 'coppice: user with the address stranger@example.test not found\n'],
+    );
     const again = await run('users', 'create', '--email', 'New@example.test');
     assert.deepEqual([again.code, again.err], [1, 'coppice: user already exists; email:"New@example.test"\n']);
     const none = await run('users', 'create', '--email', 'nobody');
