@@ -89,29 +89,32 @@ export async function serveConnection(
   context: ConnectionContext,
 ): Promise<void> {
   let channel: ByteChannel | undefined;
+  let client: Duplex | undefined;
   try {
     const session = await letIn(
       receiveOpening,
       (current) => {
         channel = current;
+        client = current?.stream;
       },
       record,
       context,
     );
+    channel = undefined;
     await session?.();
   } catch (error) {
     const refusal = toRefusal(error);
     recordError(record, refusal);
-    if (channel && !(refusal instanceof ClientGone)) {
-      channel.release();
+    if (client && !(refusal instanceof ClientGone)) {
+      channel?.release();
       const response = refusalResponse(refusal, record.session_id);
       // Those who come too often are not waited for: they would take the places of others.
       const often = record.error_kind === 'ratelimit';
       const linger_ms = often ? LIMITS.rate_limit_linger_timeout_ms : context.timeouts.linger_timeout_ms;
-      await closeGently(channel.stream, response, linger_ms);
+      await closeGently(client, response, linger_ms);
     }
   } finally {
-    channel?.stream.destroy();
+    client?.destroy();
     stream.destroy();
   }
 }

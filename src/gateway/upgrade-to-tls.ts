@@ -18,7 +18,8 @@ export async function upgradeToTls(plain: Socket, certificates: Certificates, pr
   const socket = new TLSSocket(plain, {
     isServer: true,
     secureContext: served.context,
-    ALPNProtocols: [protocol],
+    // A list would be kept as bytes of a pool, of which each socket would keep 64 KB from being freed.
+    ALPNCallback: ({ protocols }) => (protocols.includes(protocol) ? protocol : undefined),
     SNICallback(servername, callback) {
       certificates.forName(servername).then(
         (found) => {
@@ -40,13 +41,17 @@ function secured(socket: TLSSocket): Promise<void> {
     const remember = (error: Error) => {
       cause = error;
     };
+    const onClose = () => reject(new ClientGone({ cause }));
     // Before the handshake is done, Node tells of its failure only by this event, and then closes.
     socket.on('_tlsError', remember);
     socket.on('error', remember);
-    socket.once('close', () => reject(new ClientGone({ cause })));
+    socket.once('close', onClose);
     socket.once('secure', () => {
-      socket.off('_tlsError', remember);
+      // Thousands of sockets stay, and nothing of their beginning with them.
+      socket.on('error', ignore).off('_tlsError', remember).off('error', remember).off('close', onClose);
       resolve();
     });
   });
 }
+
+const ignore = (): void => undefined;
