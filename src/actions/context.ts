@@ -16,6 +16,8 @@ export interface InstallationFacts {
   readonly min_suspend_timeout_seconds: number;
   /** Of computes that were made for clients who look into the past. */
   readonly time_travel_timeout_seconds: number;
+  /** Deleted projects can come back for so long; absent: they cannot. */
+  readonly keep_deleted_projects_seconds?: number;
   /** Branches can be archived. */
   readonly object_storage: boolean;
   readonly default_pg_version: number;

@@ -53,6 +53,8 @@ export const PERMISSIONS = {
   'organization.transfer_projects': { scope: 'organization', role: 'admin', refused: PEOPLE_OF_IT },
   // The action asks for an admin of each project's organisation.
   'user.transfer_projects': { scope: 'account', role: 'member', refused: PERSONAL_ONLY },
+  // One that is deleted is not found by its path: the action looks for it, and asks for an admin.
+  'project.recover': { scope: 'account', role: 'admin', refused: { project: 'project_key_refused' } },
   'project.read': onProject,
   'project.update': onProject,
   'branch.read': onProject,

@@ -28,7 +28,7 @@ const dataApiOff = notEnabled('Data API', DATA_API_REASON);
 const vpc = notAvailable('a VPC endpoint', 'there is no private network of a cloud');
 const noVpc = degraded('an empty list: there is no private network of a cloud');
 const notAnonymized = notEnabled('anonymization of this branch', 'there are no anonymized branches yet');
-const gone = (what: string) => notAvailable(`recovery of a deleted ${what}`, 'what is deleted is gone for good');
+const branchGone = notAvailable('recovery of a deleted branch', 'branches that are deleted are gone for good');
 const consumption = notAvailable('consumption history', 'nothing is metered yet');
 const buckets = noRoute('object storage for applications is no database');
 const functions = noRoute('functions are no database');
@@ -71,13 +71,13 @@ const organizations: Record<string, PublicOperation> = {
 };
 
 const projects: Record<string, PublicOperation> = {
-  'GET /projects': degraded('`recoverable=true` lists nothing: what is deleted is gone for good'),
+  'GET /projects': degraded('`recoverable=true` lists projects where deleted ones are kept, which is a setting'),
   'POST /projects': degraded('settings that nothing would enforce are refused with 501'),
   'GET /projects/shared': served,
   'GET /projects/{project_id}': degraded('metering fields are 0'),
   'PATCH /projects/{project_id}': degraded('settings that nothing would enforce are refused with 501'),
-  'DELETE /projects/{project_id}': degraded('at once and for good'),
-  'POST /projects/{project_id}/recover': gone('project'),
+  'DELETE /projects/{project_id}': degraded('for good, unless deleted projects are kept, which is a setting'),
+  'POST /projects/{project_id}/recover': degraded('where deleted projects are kept, which is a setting'),
   'GET /projects/{project_id}/advisors': degraded('three lints'),
   'GET /projects/{project_id}/available_preload_libraries': degraded('what every compute loads: there is no choice'),
   'GET /projects/{project_id}/connection_uri': served,
@@ -103,7 +103,7 @@ const branches: Record<string, PublicOperation> = {
   'GET /projects/{project_id}/branches/{branch_id}': degraded('metering fields are 0'),
   'PATCH /projects/{project_id}/branches/{branch_id}': served,
   'DELETE /projects/{project_id}/branches/{branch_id}': degraded('for good, with and without `hard_delete`'),
-  'POST /projects/{project_id}/branches/{branch_id}/recover': gone('branch'),
+  'POST /projects/{project_id}/branches/{branch_id}/recover': branchGone,
   'POST /projects/{project_id}/branches/{branch_id}/restore': served,
   'POST /projects/{project_id}/branches/{branch_id}/set_as_default': served,
   'GET /projects/{project_id}/branches/{branch_id}/schema': served,

@@ -277,6 +277,12 @@ export const ERRORS = {
     message: 'restore cannot be finalized, since {reason}; branch_id:"{id}"',
     retry: 'after_change',
   },
+  project_not_deleted: {
+    status: 422,
+    code: '',
+    message: 'project is not deleted; project_id:"{project_id}"',
+    retry: 'never',
+  },
   project_has_protected_branch: {
     status: 422,
     code: '',

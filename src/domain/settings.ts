@@ -300,6 +300,15 @@ export const SETTINGS = {
     allowed_max: 315_360_000,
     description: 'Entries of the audit log that are older are removed.',
   },
+  keep_deleted_projects_seconds: {
+    type: 'seconds',
+    default: '0',
+    default_text: '0, which is not at all',
+    allowed_min: 0,
+    allowed_max: 31_536_000,
+    description:
+      'A deleted project can be brought back for so long, and takes its space on the disk until then. The public API does so for 604800 (7 days).',
+  },
   keep_computes: {
     type: 'boolean',
     default: 'false',

@@ -40,6 +40,8 @@ export interface EngineContext {
   readonly detach_projects_after_ms: number | undefined;
   /** Older entries of the audit log go; undefined: none does. */
   readonly audit_log_retention_ms: number | undefined;
+  /** A deleted project is purged after so long. */
+  readonly keep_deleted_projects_ms: number;
   /** How often everything in the archives is compared with its checksums. */
   readonly archive_check_interval_ms: number;
   /** When a running server is due for a snapshot: after so much log, or after so long when it wrote at all. */

@@ -148,6 +148,7 @@ async function installationContext({
       min_suspend_timeout_seconds: settings.min_suspend_timeout_seconds,
       time_travel_timeout_seconds: settings.time_travel_timeout_seconds,
       object_storage: settings.objects !== undefined,
+      keep_deleted_projects_seconds: settings.keep_deleted_projects_seconds,
       default_pg_version,
       distributions: newest,
       uid_base: projectUidBase,
@@ -173,6 +174,7 @@ function engineContextOf(
     },
     detach_projects_after_ms: milliseconds(settings.detach_projects_after_seconds || undefined),
     audit_log_retention_ms: milliseconds(settings.audit_log_retention_seconds || undefined),
+    keep_deleted_projects_ms: settings.keep_deleted_projects_seconds * 1000,
     archive_check_interval_ms: settings.archive_check_interval_seconds * 1000,
     snapshots: {
       wal_bytes: settings.snapshot_wal_bytes,

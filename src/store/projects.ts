@@ -136,13 +136,20 @@ export async function setProjectOrganization(
     .execute();
 }
 
-/** Says that a project is to go, with its branches and endpoints: nothing of it answers from the commit on. */
-export async function markProjectDeleted(trx: StoreTransaction, id: ProjectId): Promise<ProjectRow> {
+/**
+ * Says that a project is to go, with its branches and endpoints: nothing of it answers from the commit on. One that may come
+ * back keeps its timelines.
+ */
+export async function markProjectDeleted(
+  trx: StoreTransaction,
+  id: ProjectId,
+  may_return: boolean,
+): Promise<ProjectRow> {
   for (const table of ['endpoints', 'branches'] as const) {
     await sql`update ${sql.table(table)} set deleted_at = now(), updated_at = now()
       where project_id = ${id} and deleted_at is null`.execute(trx);
   }
-  for (const table of ['timelines', 'snapshots'] as const) {
+  for (const table of may_return ? (['snapshots'] as const) : (['timelines', 'snapshots'] as const)) {
     await sql`update ${sql.table(table)} set deleted_at = now()
       where project_id = ${id} and deleted_at is null`.execute(trx);
   }

@@ -53,11 +53,14 @@ export async function lockSettledEndpoint(
   return rows.length > 0;
 }
 
-/** Deleted things that were not purged and that no operation is about to purge: an operation failed for good. */
-export async function findLeftovers(store: Store): Promise<{ project_id: string; timeline_id: string | null }[]> {
+/** Deleted things that were kept for long enough, or whose purge failed for good. */
+export async function findLeftovers(
+  store: Store,
+  keep_deleted_projects_ms: number,
+): Promise<{ project_id: string; timeline_id: string | null }[]> {
   const { rows } = await sql<{ project_id: string; timeline_id: string | null }>`
     select id as project_id, null::uuid as timeline_id from projects
-    where deleted_at is not null and purged_at is null and not exists (
+    where deleted_at <= now() - ${keep_deleted_projects_ms} * interval '1 ms' and purged_at is null and not exists (
       select from calls where calls.project_id = projects.id and calls.finished_at is null
     )
     union all

@@ -31,9 +31,10 @@ const OTHER_VALUES: Readonly<Record<string, (world: ContractWorld) => PathValues
   'DELETE /organizations/{org_id}/api_keys/{key_id}': ({ organization_key_id }) => ({ key_id: organization_key_id }),
 };
 
-/** What succeeds only where there are computes is shown to succeed elsewhere. */
+/** What succeeds only where there are computes, or deleted projects are kept, is shown to succeed elsewhere. */
 const SHOWN_ELSEWHERE: Readonly<Record<string, string>> = {
   'POST /users/me/projects/transfer': 'test/api/transfers.test.ts',
+  'POST /projects/{project_id}/recover': 'test/api/deleted-projects.test.ts',
   'GET /projects/{project_id}/advisors': 'test/clients/schema.test.ts',
   'GET /projects/{project_id}/branches/{branch_id}/schema': 'test/clients/schema.test.ts',
   'GET /projects/{project_id}/branches/{branch_id}/compare_schema': 'test/clients/schema.test.ts',

@@ -105,6 +105,13 @@ const EXPECTED: Record<PermissionName, Expected> = {
   },
   'organization.transfer_projects': peopleWhoAdminister,
   'user.transfer_projects': { ...people, member: 'forbidden', outsider: 'hidden', shared: 'hidden' },
+  'project.recover': {
+    ...project,
+    member: 'forbidden',
+    shared: 'hidden',
+    project_key: 'no project key',
+    foreign_project_key: 'no project key',
+  },
   'project.read': project,
   'project.update': project,
   'branch.read': project,

@@ -3,13 +3,23 @@ import { chooseOrganization } from '../../actions/access.ts';
 import { personOf } from '../../actions/caller.ts';
 import { createProject } from '../../actions/create-project.ts';
 import { deleteProject } from '../../actions/delete-project.ts';
+import { recoverableSince, recoverProject } from '../../actions/recover-project.ts';
 import { updateProject } from '../../actions/update-project.ts';
 import { LIMITS } from '../../domain/limits.ts';
+import { listRecoverableProjects } from '../../store/deleted-projects.ts';
 import { listProjects, listSharedProjects } from '../../store/projects.ts';
 import { reply, route } from '../route.ts';
 import { Id, ProjectParams } from '../schemas/fields.ts';
 import { Operations } from '../schemas/operation.ts';
-import { CreatedProject, Project, ProjectCreate, Projects, ProjectUpdate, SharedProjects } from '../schemas/project.ts';
+import {
+  CreatedProject,
+  Project,
+  ProjectCreate,
+  Projects,
+  ProjectUpdate,
+  RecoveredProject,
+  SharedProjects,
+} from '../schemas/project.ts';
 import { serializeBranch } from '../serializers/branch.ts';
 import { serializeConnection } from '../serializers/connection.ts';
 import { serializeDatabase } from '../serializers/database.ts';
@@ -35,14 +45,17 @@ const reads = [
       querystring: Type.Object({
         ...Paging,
         org_id: Type.Optional(Id),
-        recoverable: Type.Optional(Type.Boolean({ description: 'Deleted ones only; none can be recovered here' })),
+        recoverable: Type.Optional(Type.Boolean({ description: 'Deleted ones only, such as can be brought back' })),
       }),
       response: { 200: Projects },
     },
     handle: async ({ context, caller, query }) => {
       const { org_id, recoverable, limit = LIMITS.projects_page_default, cursor, search } = query;
       const organization_id = chooseOrganization(caller, org_id);
-      const rows = recoverable ? [] : await listProjects(context.store, organization_id, { limit, cursor, search });
+      const page = { limit, cursor, search };
+      const rows = recoverable
+        ? await listRecoverableProjects(context.store, organization_id, page, recoverableSince(context.installation))
+        : await listProjects(context.store, organization_id, page);
       const last = rows.at(-1);
       return reply(200, {
         projects: rows.map((row) => serializeProjectListItem(row, context.installation)),
@@ -125,10 +138,24 @@ const changes = [
     method: 'DELETE',
     path: '/projects/:project_id',
     permission: 'project.delete',
-    summary: 'Deletes a project with all that is in it, at once and for good',
+    summary: 'Deletes a project with all that is in it: for good, or for a while where deleted projects are kept',
     schema: { params: ProjectParams, response: { 200: Type.Object({ project: Project }) } },
     handle: async ({ context, project }) =>
       reply(200, { project: serializeProject(await deleteProject(context, project), context.installation) }),
+  }),
+  route({
+    method: 'POST',
+    path: '/projects/:project_id/recover',
+    permission: 'project.recover',
+    summary: 'Brings a deleted project back with all that is in it; its computes sleep',
+    schema: { params: ProjectParams, response: { 200: RecoveredProject } },
+    handle: async ({ context, caller, params }) => {
+      const { project, branches } = await recoverProject(context, caller, params.project_id);
+      return reply(200, {
+        project: serializeProject(project, context.installation),
+        branches: branches.map(serializeBranch),
+      });
+    },
   }),
 ];
 

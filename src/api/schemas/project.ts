@@ -89,7 +89,12 @@ export const Project = Type.Object({
   consumption_period_start: Timestamp,
   consumption_period_end: Timestamp,
 });
-export const ProjectListItem = Type.Object({ ...Facts, active_time: Type.Integer() });
+export const ProjectListItem = Type.Object({
+  ...Facts,
+  active_time: Type.Integer(),
+  deleted_at: Type.Optional(Timestamp),
+  recoverable_until: Type.Optional(Timestamp),
+});
 export type Project = Static<typeof Project>;
 export type ProjectListItem = Static<typeof ProjectListItem>;
 
@@ -134,6 +139,8 @@ export const CreatedProject = Type.Object({
   branch: Branch,
   endpoints: Type.Array(Endpoint),
 });
+
+export const RecoveredProject = Type.Object({ project: Project, branches: Type.Array(Branch) });
 
 const Applications = Type.Record(Type.String(), Type.Array(Type.String()));
 const Pagination = Type.Optional(Type.Object({ cursor: Type.String() }));

@@ -57,5 +57,8 @@ export function serializeProject(row: ProjectRow, installation: InstallationFact
 
 /** A project in a list. */
 export function serializeProjectListItem(row: ProjectRow, installation: InstallationFacts): ProjectListItem {
-  return { ...facts(row, installation), active_time: 0 };
+  const item = { ...facts(row, installation), active_time: 0 };
+  if (!row.deleted_at) return item;
+  const until = row.deleted_at.getTime() + (installation.keep_deleted_projects_seconds ?? 0) * 1000;
+  return { ...item, deleted_at: timestamp(row.deleted_at), recoverable_until: timestamp(new Date(until)) };
 }

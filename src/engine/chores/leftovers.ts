@@ -1,4 +1,6 @@
 import { createCall } from '../../store/calls.ts';
+import { giveUpTimelines, lockDeletedProject } from '../../store/deleted-projects.ts';
+import { deleteJwksOfProject } from '../../store/project-jwks.ts';
 import { findDeletedPlaced, findLeftovers } from '../../store/watched.ts';
 import type { EngineContext } from '../context.ts';
 import { forEach } from '../each.ts';
@@ -12,11 +14,16 @@ export async function removeLeftovers(ctx: EngineContext): Promise<void> {
   await removeUnsettledSnapshots(ctx);
   const placed = await findDeletedPlaced(ctx.store);
   await forEach(ctx, 'leftovers', placed, (endpoint) => removeCompute(ctx, endpoint, 'staged'));
-  const leftovers = (await findLeftovers(ctx.store)).map((row) => ({ ...row, id: row.timeline_id ?? row.project_id }));
+  const found = await findLeftovers(ctx.store, ctx.keep_deleted_projects_ms);
+  const leftovers = found.map((row) => ({ ...row, id: row.timeline_id ?? row.project_id }));
   await forEach(ctx, 'leftovers', leftovers, async ({ project_id, timeline_id }) => {
-    const operation = timeline_id
-      ? ({ action: 'delete_timeline', timeline_id } as const)
-      : ({ action: 'delete_tenant' } as const);
-    await ctx.intent.transaction().execute((trx) => createCall(trx, project_id, [operation]));
+    await ctx.intent.transaction().execute(async (trx) => {
+      if (timeline_id) return createCall(trx, project_id, [{ action: 'delete_timeline', timeline_id }]);
+      // Somebody may have brought it back.
+      if (!(await lockDeletedProject(trx, project_id))) return;
+      await giveUpTimelines(trx, project_id);
+      await deleteJwksOfProject(trx, project_id);
+      return createCall(trx, project_id, [{ action: 'delete_tenant' }]);
+    });
   });
 }

@@ -49,6 +49,7 @@ describe('settings', () => {
       rate_limit_per_minute: 0,
       rate_limit_group_per_second: 0,
       audit_log_retention_seconds: 31_536_000,
+      keep_deleted_projects_seconds: 0,
       keep_computes: false,
       log_level: 'info',
     });

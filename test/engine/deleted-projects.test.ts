@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { after, before, describe, it } from 'node:test';
+import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { query } from '../support/customer.ts';
+import { createLiveProject, dataDirectoryOf, type LiveProject } from '../support/live-project.ts';
+import { until } from '../support/until.ts';
+
+const timeout_ms = 120_000;
+
+describe('deleted projects that are kept', { timeout: 600_000 }, () => {
+  let coppice: TestCoppice;
+  const start = (seconds: string) =>
+    startCoppice({
+      data_directory: coppice?.data_directory,
+      env: { COPPICE_KEEP_DELETED_PROJECTS_SECONDS: seconds },
+    });
+  before(async () => {
+    coppice = await start('3600');
+  });
+  after(async () => {
+    await coppice?.stop();
+    if (coppice) await removeDataDirectory(coppice.data_directory);
+  });
+
+  const count = async (from: string, { id }: LiveProject): Promise<number> =>
+    (await coppice.ownDatabase(`select count(*)::int as n from coppice.${from} and project_id = '${id}'`)).rows[0].n;
+  const uriOf = async ({ path, role, database }: LiveProject): Promise<string> =>
+    (await coppice.must('GET', `${path}/connection_uri?role_name=${role}&database_name=${database}`)).uri;
+
+  it('come back with what was in them, though everything was killed, and go when their time is over', async () => {
+    const project = await createLiveProject(coppice);
+    await query(project.uri, 'create table kept as select 42 as answer');
+    await coppice.must('POST', `${project.path}/branches`, { branch: { name: 'child' } });
+    await coppice.settled(project.id);
+    const directory = await dataDirectoryOf(project.uri);
+    await coppice.must('DELETE', project.path);
+    await coppice.kill();
+
+    coppice = await start('3600');
+    const stopped = async () => (await count("endpoints where observed_state = 'running'", project)) === 0;
+    await until(stopped, { what: 'the compute to be stopped', timeout_ms });
+    await assert.rejects(query(project.uri.replace(/:\d+\//, `:${coppice.pg_port}/`), 'select 1'));
+    const { branches } = await coppice.must('POST', `${project.path}/recover`);
+    assert.equal(branches.length, 2);
+    assert.deepEqual(await query(await uriOf(project), 'select answer from kept'), [{ answer: 42 }]);
+    await coppice.settled(project.id);
+    await coppice.stop();
+
+    coppice = await start('1');
+    assert.ok(existsSync(directory));
+    await coppice.must('DELETE', project.path);
+    const purged = async () => (await count('timelines where purged_at is null', project)) === 0;
+    await until(purged, { what: 'the project to be purged', timeout_ms });
+    assert.equal(existsSync(directory), false);
+    assert.equal((await coppice.call('POST', `${project.path}/recover`)).status, 404);
+  });
+});
