@@ -1,7 +1,7 @@
 import { CoppiceError } from '../domain/errors.ts';
 import type { BranchId } from '../domain/ids.ts';
-import { jwksUrlProblem, loopbackJwks } from '../domain/jwks-url.ts';
 import { LIMITS } from '../domain/limits.ts';
+import { isLocalDomain, outboundUrlProblem } from '../domain/outbound-url.ts';
 import { listBranches } from '../store/branches.ts';
 import { createCall } from '../store/calls.ts';
 import type { StoreTransaction } from '../store/connection.ts';
@@ -38,7 +38,7 @@ export async function addJwks(
   project: AccessibleProject,
   { branch_id, skip_role_creation = false, ...request }: JwksRequest,
 ): Promise<{ jwks: ProjectJwksRow; operations: OperationRow[] }> {
-  const problem = jwksUrlProblem(request.jwks_url, loopbackJwks(context.installation.domain));
+  const problem = outboundUrlProblem(request.jwks_url, isLocalDomain(context.installation.domain));
   if (problem) throw new CoppiceError('invalid_request', { field: 'jwks_url', problem });
   const role_names = [...new Set(request.role_names?.length ? request.role_names : DEFAULT_ROLES)];
   for (const name of role_names) checkRoleName(name, 'role_names');

@@ -1,5 +1,6 @@
 import type { ProjectId } from '../domain/ids.ts';
-import type { EventRow, EventScope } from '../store/events.ts';
+import type { RecordedEvent } from '../domain/shown-event.ts';
+import type { EventScope } from '../store/events.ts';
 import { accessProject } from './access.ts';
 import type { Caller } from './caller.ts';
 import { organizationsOf } from './caller.ts';
@@ -26,7 +27,7 @@ export async function eventScopeOf(
 }
 
 /** Whether somebody of that scope may see an event. Keys are none of the business of a key that is for one project. */
-export function maySeeEvent(caller: Caller, scope: EventScope, event: EventRow): boolean {
+export function maySeeEvent(caller: Caller, scope: EventScope, event: RecordedEvent): boolean {
   if (scope.project_id !== undefined && event.project_id !== scope.project_id) return false;
   if (event.user_id !== null) return event.user_id === scope.user_id;
   if (caller.kind === 'project' && event.type.startsWith('api_key.')) return false;

@@ -1,19 +1,20 @@
 import { type EventPosition, isAfter } from '../domain/event-position.ts';
 import { LIMITS } from '../domain/limits.ts';
+import type { RecordedEvent } from '../domain/shown-event.ts';
 import type { ChangeWatch } from '../store/change-watch.ts';
 import type { Store } from '../store/connection.ts';
-import { type EventRow, type EventScope, readEvents } from '../store/events.ts';
+import { type EventScope, readEvents } from '../store/events.ts';
 
 /** One who follows events. */
 export interface EventFollower {
   /** What is read from the store for it while it catches up; `maySee` decides. */
   readonly scope: () => EventScope;
-  readonly maySee: (event: EventRow) => boolean;
+  readonly maySee: (event: RecordedEvent) => boolean;
   /**
    * Takes events in order, each once, maybe none, and where they lead up to. It is waited for while it catches up; whoever
    * cannot keep up afterwards has to leave. Never rejects.
    */
-  readonly take: (events: readonly EventRow[], position: EventPosition) => Promise<void>;
+  readonly take: (events: readonly RecordedEvent[], position: EventPosition) => Promise<void>;
   /** Aborted when it has left. */
   readonly gone: AbortSignal;
 }

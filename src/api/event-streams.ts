@@ -2,14 +2,14 @@ import { PassThrough, type Readable } from 'node:stream';
 import { CoppiceError } from '../domain/errors.ts';
 import { type EventPosition, formatEventId } from '../domain/event-position.ts';
 import { LIMITS } from '../domain/limits.ts';
-import type { EventRow, EventScope } from '../store/events.ts';
+import { type RecordedEvent, showEvent } from '../domain/shown-event.ts';
+import type { EventScope } from '../store/events.ts';
 import type { EventFeed } from './event-feed.ts';
-import { serializeEvent } from './serializers/event.ts';
 
 /** What one caller may see. */
 export interface EventView {
   readonly scope: EventScope;
-  readonly maySee: (event: EventRow) => boolean;
+  readonly maySee: (event: RecordedEvent) => boolean;
 }
 
 export interface EventStreamRequest {
@@ -79,11 +79,11 @@ export class EventStreams {
     const follower = {
       gone: gone.signal,
       scope: () => allowed.scope,
-      maySee: (event: EventRow) => {
+      maySee: (event: RecordedEvent) => {
         if (event.type === 'api_key.revoked' && event.subject_id === String(key_id)) end();
         return allowed.maySee(event);
       },
-      take: async (events: readonly EventRow[], position: EventPosition) => {
+      take: async (events: readonly RecordedEvent[], position: EventPosition) => {
         if (body.writableLength > LIMITS.event_stream_bytes) body.destroy();
         if (gone.signal.aborted || body.destroyed) return;
         for (const event of events) body.write(frame(epoch, event));
@@ -124,5 +124,5 @@ function untilDrained(body: PassThrough, gone: AbortSignal): Promise<void> {
   return promise.finally(() => clearTimeout(timer));
 }
 
-const frame = (epoch: string, event: EventRow): string =>
-  `event: ${event.type}\nid: ${formatEventId(epoch, event)}\ndata: ${JSON.stringify(serializeEvent(epoch, event))}\n\n`;
+const frame = (epoch: string, event: RecordedEvent): string =>
+  `event: ${event.type}\nid: ${formatEventId(epoch, event)}\ndata: ${JSON.stringify(showEvent(epoch, event))}\n\n`;

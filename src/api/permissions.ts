@@ -70,6 +70,10 @@ export const PERMISSIONS = {
   'database.write': onProject,
   'connection_uri.read': { ...onProject, reveals: true },
   'operation.read': onProject,
+  'webhook.read': onProject,
+  'webhook.write': onProject,
+  'organization_webhook.read': { scope: 'organization', role: 'admin', refused: NOT_FOR_PROJECT_KEYS },
+  'organization_webhook.write': { scope: 'organization', role: 'admin', refused: NOT_FOR_PROJECT_KEYS },
   'event.read': { scope: 'account', role: 'member', refused: {} },
 } as const satisfies Record<string, Permission>;
 

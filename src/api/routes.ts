@@ -25,6 +25,7 @@ import { snapshotRoutes } from './routes/snapshots.ts';
 import { transferRoutes } from './routes/transfers.ts';
 import { unavailableRoutes } from './routes/unavailable.ts';
 import { userRoutes } from './routes/users.ts';
+import { webhookRoutes } from './routes/webhooks.ts';
 
 /** Everything that is served under /api/v2, noun by noun. */
 export const ROUTES: readonly Route[] = [
@@ -53,5 +54,6 @@ export const ROUTES: readonly Route[] = [
   ...connectionUriRoutes,
   ...operationRoutes,
   ...eventRoutes,
+  ...webhookRoutes,
   ...unavailableRoutes,
 ];

@@ -377,6 +377,12 @@ export const ERRORS = {
     message: 'idempotency keys limit exceeded, they are kept for 24 hours; limit:"{limit}"',
     retry: 'after_change',
   },
+  webhooks_limit: {
+    status: 422,
+    code: 'WEBHOOKS_LIMIT_EXCEEDED',
+    message: 'webhooks limit exceeded; limit:"{limit}"',
+    retry: 'after_change',
+  },
   events_forgotten: {
     status: 410,
     code: '',

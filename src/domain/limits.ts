@@ -13,7 +13,7 @@ export const LIMITS = {
   databases_per_branch: 500,
   /** Issuers of tokens of one project: all of them may be asked for the keys of one token. */
   jwks_per_project: 10,
-  jwks_url_characters: 2048,
+  outbound_url_characters: 2048,
   /** Public API: roles that the tokens of one issuer are for. */
   roles_per_jwks: 10,
   annotations_per_branch: 50,
@@ -66,6 +66,19 @@ export const LIMITS = {
   event_stall_ms: 30_000,
   /** So often a stream shows that it lives, and whether its reader may still see it is looked up. */
   event_heartbeat_ms: 15_000,
+  /** Webhooks of an organisation, or of a project, and how many kinds of events one may name. */
+  webhooks_per_owner: 20,
+  webhook_event_types: 50,
+  /** Deliveries that are under way at once, and those that may wait for one webhook: it gets no others meanwhile. */
+  webhook_deliveries_at_once: 50,
+  webhook_deliveries_waiting: 10_000,
+  webhook_deliveries_page_max: 400,
+  /** A receiver has so long to answer, and is tried again for so long. */
+  webhook_timeout_ms: 10_000,
+  webhook_retries_ms: 86_400_000,
+  webhook_error_characters: 500,
+  /** After a change of its secret what is sent is signed with the former one, too, for so long. */
+  webhook_former_secret_ms: 86_400_000,
   /** How long a repeated POST is answered like the first one, and how many keys of such one caller can have in use. */
   idempotency_keys_kept_ms: 86_400_000,
   idempotency_keys_per_api_key: 10_000,

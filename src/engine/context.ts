@@ -55,6 +55,8 @@ export interface EngineContext {
   readonly template: (distributionId: string) => Promise<VolumeRef>;
   /** Passwords of read replicas are reckoned from it. */
   readonly replication_key: Buffer;
+  /** What the secrets of webhooks are reckoned from, and whether receivers may be on this machine. */
+  readonly webhooks: { readonly key: Buffer; readonly loopback: boolean };
   /** The user that Coppice runs as: computes let it in as `cloud_admin`. */
   readonly os_user: string;
   /** Computes of the same driver that are none of the engine's: the server of our own database. */

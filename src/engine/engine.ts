@@ -16,6 +16,7 @@ import { forgetOld } from './chores/forget.ts';
 import { idleSuspend } from './chores/idle-suspend.ts';
 import { removeLeftovers } from './chores/leftovers.ts';
 import { makeDueSnapshots } from './chores/schedules.ts';
+import { sendWebhooks } from './chores/send-webhooks.ts';
 import { shipLog } from './chores/ship-log.ts';
 import { measureVolumes, watchPool } from './chores/sizes.ts';
 import { snapshotRunning, thinSnapshots } from './chores/snapshots.ts';
@@ -76,6 +77,7 @@ export async function startEngine(
   const lookForCrashes = availability(ctx);
   const forget = ctx.compute.onExit(() => void lookForCrashes().catch(() => undefined));
   const stopping = new AbortController();
+  const webhooks = startLoop({ name: 'webhooks', interval_ms: 100, logger }, sendWebhooks(ctx, stopping.signal));
   const loops = [
     startLoop({ name: 'idle_suspend', interval_ms: 1_000, logger }, idleSuspend(ctx, stopping.signal)),
     startLoop({ name: 'availability', interval_ms: 10_000, logger }, lookForCrashes),
@@ -112,13 +114,15 @@ export async function startEngine(
   ];
   return {
     hear: ({ noun, id }) => {
+      // They tell nobody else of what is not announced by itself.
+      if (noun === 'event' || noun === 'delivery') return webhooks.hear();
       if (noun === 'operation') cancellations.hear(id);
       for (const loop of loops) loop.hear();
     },
     stop: async () => {
       forget();
       stopping.abort(new Error('Coppice stops'));
-      await Promise.all(loops.map((loop) => loop.stop()));
+      await Promise.all([...loops, webhooks].map((loop) => loop.stop()));
       await interruptSnapshots(ctx);
       await dispatcher.stop();
     },

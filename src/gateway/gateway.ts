@@ -4,8 +4,8 @@ import { type AddressInfo, createServer, isIPv6, type Server, type Socket } from
 import type { Duplex } from 'node:stream';
 import type { EndpointConnections } from '../domain/endpoint-connections.ts';
 import type { EndpointId } from '../domain/ids.ts';
-import { loopbackJwks } from '../domain/jwks-url.ts';
 import { LIMITS } from '../domain/limits.ts';
+import { isLocalDomain } from '../domain/outbound-url.ts';
 import type { Sample } from '../watch/sample.ts';
 import { CancelKeys, cancelSlot } from '../wire/cancel-keys.ts';
 import { type CancelTarget, cancelFrom } from './cancel-query.ts';
@@ -159,7 +159,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       limits,
       tokens: options.tokens && {
         directory: options.tokens,
-        verifier: new TokenVerifier({ loopback: loopbackJwks(domain), limits }),
+        verifier: new TokenVerifier({ loopback: isLocalDomain(domain), limits }),
       },
     },
   });

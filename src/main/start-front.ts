@@ -96,7 +96,8 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
     hear: (change) => {
       changes.hear(change.id);
       // What an event tells is announced by itself, too.
-      if (change.noun !== 'event') for (const part of [directory, tokens, waker]) part.hear(change);
+      if (change.noun !== 'event' && change.noun !== 'delivery')
+        for (const part of [directory, tokens, waker]) part.hear(change);
     },
     forget: () => {
       directory.forget();

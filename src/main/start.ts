@@ -2,7 +2,9 @@ import { existsSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import type { ActionContext } from '../actions/context.ts';
+import { isLocalDomain } from '../domain/outbound-url.ts';
 import type { Settings } from '../domain/settings.ts';
+import { WEBHOOK_KEY_PURPOSE } from '../domain/webhook-secret.ts';
 import type { ObjectStore } from '../drivers/objects/contract.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { type Engine, startEngine } from '../engine/engine.ts';
@@ -73,8 +75,11 @@ export async function startCoppice(given: Settings, { logger, progress, crew }: 
   const log = await logOf(foundation, objects);
   let listener: ChangeListener | undefined;
   const installed = await installationContext(foundation);
-  const replication_key = installed.vault.derive('passwords of read replicas');
-  const engineContext = engineContextOf(foundation, { storage, ...log, objects, replication_key }, async () =>
+  const keys = {
+    replication_key: installed.vault.derive('passwords of read replicas'),
+    webhooks: { key: installed.vault.derive(WEBHOOK_KEY_PURPOSE), loopback: isLocalDomain(settings.domain) },
+  };
+  const engineContext = engineContextOf(foundation, { storage, ...log, objects, ...keys }, async () =>
     listener?.caughtUp(),
   );
   const context = { ...installed, history: historyReader(engineContext) };
@@ -158,7 +163,7 @@ async function installationContext({
 
 function engineContextOf(
   foundation: Foundation,
-  given: Pick<EngineContext, 'storage' | 'archive' | 'shipping' | 'objects' | 'replication_key'>,
+  given: Pick<EngineContext, 'storage' | 'archive' | 'shipping' | 'objects' | 'replication_key' | 'webhooks'>,
   caughtUp: () => Promise<void>,
 ): EngineContext {
   const { settings, driver, distributions, intent, observed, logger } = foundation;
@@ -214,7 +219,7 @@ function listen({ connection }: Foundation, front: Front, engine: Engine | undef
   return listenForChanges(connection, {
     onChange: (change) => {
       front.hear(change);
-      if (change.noun !== 'event') engine?.hear(change);
+      engine?.hear(change);
     },
     onGap: () => front.forget(),
     onAgain: () => front.lookAgain(),

@@ -12,7 +12,8 @@ export interface Change {
     | 'schedule'
     | 'backup'
     | 'export'
-    | 'event';
+    | 'event'
+    | 'delivery';
   readonly id: string;
 }
 

@@ -5,7 +5,7 @@ import type { Schema } from './schema.ts';
 /** What is of this process, this machine or this database, and is made anew elsewhere. */
 const LEFT_OUT = [
   ...['migrations', 'workers', 'storage_pools', 'backup_requests', 'exports'],
-  ...['idempotency_keys', 'events', 'event_log'],
+  ...['idempotency_keys', 'events', 'event_log', 'webhook_deliveries'],
 ];
 const ROWS_AT_ONCE = 2_000;
 

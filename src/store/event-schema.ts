@@ -1,5 +1,5 @@
-import type { Generated } from 'kysely';
-import type { Big, Json, Time } from './column-types.ts';
+import type { ColumnType, Generated, Selectable } from 'kysely';
+import type { Big, Json, OptionalTime, Time } from './column-types.ts';
 
 /** The tables of migration 4, as schema.ts has the others. */
 
@@ -30,4 +30,45 @@ export interface EventLogTable {
   epoch: Generated<string>;
   forgotten_transaction: Generated<string>;
   forgotten_number: Big;
+  sent_transaction: Generated<string>;
+  sent_number: Big;
 }
+
+export interface WebhooksTable {
+  id: Generated<string>;
+  organization_id: string;
+  project_id: string | null;
+  url: string;
+  event_types: string[];
+  secret_generation: Generated<number>;
+  former_secret_until: OptionalTime;
+  created_by: string | null;
+  created_at: Time;
+}
+
+export interface WebhookDeliveriesTable {
+  id: Generated<string>;
+  webhook_id: string;
+  event_id: string;
+  event_type: string;
+  body: string;
+  created_at: Time;
+  status: ColumnType<DeliveryStatus, DeliveryStatus | undefined, DeliveryStatus>;
+  attempts: Generated<number>;
+  due_at: Time;
+  attempted_at: OptionalTime;
+  response_status: number | null;
+  error: string | null;
+}
+
+export interface EventSchema {
+  idempotency_keys: IdempotencyKeysTable;
+  events: EventsTable;
+  event_log: EventLogTable;
+  webhooks: WebhooksTable;
+  webhook_deliveries: WebhookDeliveriesTable;
+}
+
+export type DeliveryStatus = 'waiting' | 'delivered' | 'failed';
+export type WebhookRow = Selectable<WebhooksTable>;
+export type WebhookDeliveryRow = Selectable<WebhookDeliveriesTable>;

@@ -2,21 +2,8 @@ import { sql } from 'kysely';
 import type { EventPosition } from '../domain/event-position.ts';
 import { isAfter } from '../domain/event-position.ts';
 import type { OrganizationId, ProjectId, UserId } from '../domain/ids.ts';
+import type { RecordedEvent } from '../domain/shown-event.ts';
 import type { Store } from './connection.ts';
-
-/** Something that changed, as triggers wrote it (migration 4). */
-export interface EventRow extends EventPosition {
-  readonly created_at: Date;
-  /** `branch.created` */
-  readonly type: string;
-  readonly organization_id: OrganizationId | null;
-  readonly project_id: ProjectId | null;
-  /** Only this user may see it; null: whoever has to do with the organisation. */
-  readonly user_id: UserId | null;
-  readonly subject_id: string;
-  /** Columns by name. */
-  readonly data: Readonly<Record<string, unknown>>;
-}
 
 /** Whose events are read: of these organisations, and this user's own. */
 export interface EventScope {
@@ -26,7 +13,7 @@ export interface EventScope {
 }
 
 export interface EventPage {
-  readonly events: readonly EventRow[];
+  readonly events: readonly RecordedEvent[];
   /** Everything up to here was read, whoever may see it. */
   readonly position: EventPosition;
   /** There may be more that can be read now. */
@@ -54,7 +41,7 @@ export async function readEvents(
     ? sql`and (organization_id = any(${scope.organization_ids}::text[]) or user_id = ${scope.user_id ?? null}::uuid)
         and (${scope.project_id ?? null}::text is null or project_id = ${scope.project_id ?? null}::text)`
     : sql``;
-  const { rows } = await sql<FoundRow & Omit<EventRow, keyof EventPosition>>`
+  const { rows } = await sql<FoundRow & Omit<RecordedEvent, keyof EventPosition>>`
     select horizon.xmin::text as horizon, found.*
     from (select pg_snapshot_xmin(pg_current_snapshot()) as xmin) horizon left join lateral (
       select transaction::text, number, created_at, type, organization_id, project_id, user_id, subject_id, data

@@ -3,7 +3,7 @@ import type { OperationAction, OperationStatus } from '../domain/operation-kinds
 import type { ObservedCompute } from '../domain/states.ts';
 import type { AuditLogTable } from './audit-log-table.ts';
 import type { Big, Json, OptionalJson, OptionalTime, Time } from './column-types.ts';
-import type { EventLogTable, EventsTable, IdempotencyKeysTable } from './event-schema.ts';
+import type { EventSchema } from './event-schema.ts';
 import type { SnapshotConfig } from './snapshot-config.ts';
 
 /** Kysely's view of our own database; `migrations/` is the truth, a test compares the two. */
@@ -414,7 +414,7 @@ export interface ExportBase {
   readonly has_superuser: boolean;
 }
 
-export interface Schema {
+export interface Schema extends EventSchema {
   users: UsersTable;
   organizations: OrganizationsTable;
   memberships: MembershipsTable;
@@ -442,9 +442,6 @@ export interface Schema {
   log_shipping: LogShippingTable;
   backup_requests: BackupRequestsTable;
   exports: ExportsTable;
-  idempotency_keys: IdempotencyKeysTable;
-  events: EventsTable;
-  event_log: EventLogTable;
   audit_log: AuditLogTable;
 }
 

@@ -128,6 +128,10 @@ const EXPECTED: Record<PermissionName, Expected> = {
   'connection_uri.read': project,
   'operation.read': project,
   'event.read': anybody,
+  'webhook.read': project,
+  'webhook.write': project,
+  'organization_webhook.read': admins,
+  'organization_webhook.write': admins,
 };
 
 function outcomeOf({ status, body }: CallAnswer): Outcome {

@@ -95,7 +95,7 @@ async function typedColumns(): Promise<string[]> {
     });
     interfaces.set(declaration.id.name, members);
   }
-  return interfaces
-    .get('Schema')!
-    .flatMap(({ name: table, type }) => interfaces.get(type!)!.map(({ name }) => `${table}.${name}`));
+  return [...interfaces.get('Schema')!, ...interfaces.get('EventSchema')!].flatMap(({ name: table, type }) =>
+    interfaces.get(type!)!.map(({ name }) => `${table}.${name}`),
+  );
 }

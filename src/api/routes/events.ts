@@ -5,13 +5,13 @@ import { eventScopeOf, maySeeEvent } from '../../actions/event-access.ts';
 import { CoppiceError } from '../../domain/errors.ts';
 import { type EventPosition, formatEventId, isAfter, parseEventId } from '../../domain/event-position.ts';
 import { LIMITS } from '../../domain/limits.ts';
+import { showEvent } from '../../domain/shown-event.ts';
 import { findEventLog, readEvents } from '../../store/events.ts';
 import { authenticate } from '../authenticate.ts';
 import type { EventView } from '../event-streams.ts';
 import { reply, route } from '../route.ts';
 import { EventPage } from '../schemas/event.ts';
 import { Id } from '../schemas/fields.ts';
-import { serializeEvent } from '../serializers/event.ts';
 
 const STREAM_HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
@@ -56,7 +56,7 @@ export const eventRoutes = [
       const limit = query.limit ?? LIMITS.events_page_default;
       const page = await readEvents(context.store, seen ?? log.forgotten, { limit, scope: view.scope });
       return reply(200, {
-        events: page.events.filter(view.maySee).map((event) => serializeEvent(log.epoch, event)),
+        events: page.events.filter(view.maySee).map((event) => showEvent(log.epoch, event)),
         next: formatEventId(log.epoch, page.position),
       });
     },

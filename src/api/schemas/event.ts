@@ -1,7 +1,7 @@
-import Type, { type Static } from 'typebox';
+import Type from 'typebox';
 import { Timestamp } from './fields.ts';
 
-export const Event = Type.Object({
+const Event = Type.Object({
   /** What to go on from; it means nothing but that. */
   id: Type.String(),
   type: Type.String(),
@@ -11,6 +11,5 @@ export const Event = Type.Object({
   subject_id: Type.String(),
   data: Type.Record(Type.String(), Type.Unknown()),
 });
-export type Event = Static<typeof Event>;
 
 export const EventPage = Type.Object({ events: Type.Array(Event), next: Type.String() });

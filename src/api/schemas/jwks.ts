@@ -19,7 +19,7 @@ export type Jwks = Static<typeof Jwks>;
 
 export const JwksParams = inProject({ jwks_id: Type.String() });
 export const JwksCreate = Type.Object({
-  jwks_url: Type.String({ minLength: 1, maxLength: LIMITS.jwks_url_characters }),
+  jwks_url: Type.String({ minLength: 1, maxLength: LIMITS.outbound_url_characters }),
   provider_name: Name(),
   branch_id: Type.Optional(Id),
   jwt_audience: Type.Optional(Name()),

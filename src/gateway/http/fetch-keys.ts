@@ -1,10 +1,8 @@
-import { type LookupAddress, lookup } from 'node:dns';
 import { type IncomingMessage, request as requestPlain } from 'node:http';
 import { request as requestOverTls } from 'node:https';
-import type { LookupFunction } from 'node:net';
 import type { FetchImplementation } from 'jose';
-import { jwksAddressProblem, jwksUrlProblem } from '../../domain/jwks-url.ts';
 import { LIMITS } from '../../domain/limits.ts';
+import { guardedLookup, outboundUrlProblem } from '../../domain/outbound-url.ts';
 
 /**
  * Fetches a key set from where an issuer has it, as jose asks for one. Whoever named the place is trusted with nothing: it is
@@ -16,7 +14,7 @@ import { LIMITS } from '../../domain/limits.ts';
 export function fetchKeys(loopback: boolean): FetchImplementation {
   const lookUp = guardedLookup(loopback);
   return async (address, { headers, signal }) => {
-    const problem = jwksUrlProblem(address, loopback);
+    const problem = outboundUrlProblem(address, loopback);
     if (problem) throw new Error(`the place of the keys ${problem}`);
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
     const request = address.startsWith('https:') ? requestOverTls : requestPlain;
@@ -32,20 +30,6 @@ export function fetchKeys(loopback: boolean): FetchImplementation {
     } finally {
       sent.destroy();
     }
-  };
-}
-
-/** A name that leads to any address that is not fetched from leads nowhere: the next attempt might take that one. */
-function guardedLookup(loopback: boolean): LookupFunction {
-  return (name, options, found) => {
-    const onFound = (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => {
-      if (error) return found(error, []);
-      const problem = addresses.map(({ address }) => jwksAddressProblem(address, loopback)).find(Boolean);
-      if (problem) return found(new Error(`keys are not fetched from there: ${problem}`), []);
-      if (options.all) found(null, addresses);
-      else found(null, addresses[0]!.address, addresses[0]!.family);
-    };
-    lookup(name, { ...options, all: true }, onFound);
   };
 }
 

@@ -37,9 +37,51 @@ create table event_log (
   epoch text not null default left(gen_random_uuid()::text, 8),
   -- The last event that is not kept any more.
   forgotten_transaction xid8 not null default '0',
-  forgotten_number bigint not null default 0
+  forgotten_number bigint not null default 0,
+  -- Everything up to here is on its way to webhooks.
+  sent_transaction xid8 not null default '0',
+  sent_number bigint not null default 0
 );
 insert into event_log default values;
+
+-- Where events of an organisation, or of one project of it, are sent to. Secrets are reckoned from the master key, the id and
+-- the generation, and kept nowhere.
+create table webhooks (
+  id uuid primary key default gen_random_uuid(),
+  organization_id text not null references organizations,
+  project_id text references projects,
+  url text not null,
+  -- `branch.created`, `branch.*`; empty: all
+  event_types text[] not null,
+  secret_generation integer not null default 1,
+  -- Until then what is sent is signed with the one before, too.
+  former_secret_until timestamptz,
+  created_by uuid references users,
+  created_at timestamptz not null default now()
+);
+create index webhooks_organization_id_idx on webhooks (organization_id);
+
+create table webhook_deliveries (
+  id uuid primary key default gen_random_uuid(),
+  webhook_id uuid not null references webhooks on delete cascade,
+  event_id text not null,
+  event_type text not null,
+  -- What is sent, as it was when the event was.
+  body text not null,
+  created_at timestamptz not null default clock_timestamp(),
+  status text not null default 'waiting' check (status in ('waiting', 'delivered', 'failed')),
+  attempts integer not null default 0,
+  due_at timestamptz not null default clock_timestamp(),
+  -- observed: what came of the last attempt
+  attempted_at timestamptz,
+  response_status integer,
+  error text
+);
+create index webhook_deliveries_webhook_id_idx on webhook_deliveries (webhook_id, created_at desc, id);
+create index webhook_deliveries_due_idx on webhook_deliveries (due_at) where status = 'waiting';
+create index webhook_deliveries_created_at_idx on webhook_deliveries (created_at);
+create trigger announce after insert on webhook_deliveries
+  for each row execute function announce('delivery', 'webhook_id');
 
 create function announce_events() returns trigger language plpgsql as $$
 begin
