@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, describe, it } from 'node:test';
+import { createApiKey } from '../../src/actions/create-api-key.ts';
 import type { Route } from '../../src/api/route.ts';
 import { ROUTES } from '../../src/api/routes.ts';
+import { forgetOldEntries } from '../../src/engine/chores/audit-log.ts';
+import { attributed } from '../../src/store/attributed.ts';
 import { forgetAuditLog } from '../../src/store/audit-log.ts';
 import type { AuditedChange, AuditLogTable } from '../../src/store/audit-log-table.ts';
 import { writeBranchDeletion } from '../../src/store/branch-deletion.ts';
@@ -58,7 +61,10 @@ describe('the audit log', () => {
       it(`of ${name}, or none where it is refused or changes nothing`, async (t) => {
         const prepared = (await prepareChange(api, route)) ?? (await example(route));
         const send = () =>
-          change(route.method as 'POST', prepared.path, prepared.body === undefined ? {} : { body: prepared.body });
+          change(route.method as 'POST', prepared.path, {
+            ...(prepared.by && { key: prepared.by.key }),
+            ...(prepared.body !== undefined && { body: prepared.body }),
+          });
         const { status, entries, body } = await send();
         if (status >= 400) {
           t.diagnostic(`refused: ${status} ${body?.message}`);
@@ -73,7 +79,7 @@ describe('the audit log', () => {
         for (const entry of entries) {
           assert.match(entry.action, /^[a-z_]+\.[a-z_]+$/);
           assert.equal(entry.actor_kind, 'personal_key');
-          assert.equal(entry.user_email, 'owner@example.test');
+          assert.equal(entry.user_email, prepared.by?.email ?? 'owner@example.test');
           assert.equal(typeof entry.key_id, 'number');
           assert.equal(entry.address, '127.0.0.1');
           assert.equal(entry.user_agent, 'a client?/1');
@@ -214,6 +220,36 @@ describe('the audit log', () => {
     assert.deepEqual(entries[0].actor, { kind: 'platform' });
     assert.equal(entries[0].changes[0].id, branch.id);
     assert.equal('request_id' in entries[0], false);
+  });
+
+  it('tells what a command on the machine did, to the organizations of the person whose key it is', async () => {
+    const { body: me } = await api.call('GET', '/users/me');
+    const store = attributed(api.store.store, { actor_kind: 'command_line', action: 'api_key.create' });
+    const { key } = await createApiKey({ store }, { user_id: me.id, name: 'made by hand' });
+    const [entry] = (await list('?actor=command_line')).entries;
+    assert.deepEqual([entry.action, entry.changes[0].id], ['api_key.create', String(key.id)]);
+  });
+
+  it('loses what is older than the setting says, and nothing where that is no time', async () => {
+    await api.store.pool.query(
+      `insert into coppice.audit_log (at, actor_kind, action) values (now() - interval '2 days', 'platform', 'x.old')`,
+    );
+    const { store } = api.store;
+    const old = () => rows({ action: 'x.old' });
+    assert.equal(await forgetOldEntries({ store, audit_log_retention_ms: undefined }, new Date()), false);
+    await forgetOldEntries({ store, audit_log_retention_ms: 3 * 86_400_000 }, new Date());
+    assert.equal((await old()).length, 1);
+    await forgetOldEntries({ store, audit_log_retention_ms: 86_400_000 }, new Date());
+    assert.equal((await old()).length, 0);
+  });
+
+  it('has the move of a project in both organizations', async () => {
+    const transfer = ROUTES.find(({ path }) => path === '/users/me/projects/transfer')!;
+    const { path, body, by } = (await prepareChange(api, transfer))!;
+    const { entries } = await change('POST', path, { key: by!.key, body });
+    const seen = new Set(entries.map(({ organization_id }) => organization_id));
+    assert.equal(seen.size, 2);
+    assert.ok(seen.has((body as { destination_org_id: string }).destination_org_id));
   });
 
   it('is kept in pieces where one call changes very much', async () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type { Route } from '../../src/api/route.ts';
 import type { TestApi } from './api-server.ts';
+import { addOrganization, addPerson, type Person } from './people.ts';
 import {
   createReadyBranch,
   createSleepingProject,
@@ -13,6 +14,8 @@ import { type ExampleIds, exampleBody } from './request-examples.ts';
 export interface PreparedRequest {
   readonly path: string;
   readonly body?: unknown;
+  /** Who asks; the first user unless given. */
+  readonly by?: Person;
   /** It was made to; a refusal means that the preparation is out of date. */
   readonly must_succeed?: boolean;
 }
@@ -53,11 +56,71 @@ const onChild =
     return { path: `/projects/${project.id}/branches/${branch.id}${verb}` };
   };
 
+const organizationOf = async (api: TestApi): Promise<string> =>
+  (await api.call('GET', '/users/me/organizations')).body.organizations[0].id;
+
+const ofMember: Prepare = async (api, _, route) => {
+  const organization_id = await organizationOf(api);
+  const { id: user_id } = await addPerson(api, { organization_id, role: 'member' });
+  const { id } = await api.store.store
+    .selectFrom('memberships')
+    .select('id')
+    .where('user_id', '=', user_id)
+    .executeTakeFirstOrThrow();
+  return {
+    path: `/organizations/${organization_id}/members/${id}`,
+    body: route.method === 'PATCH' ? { role: 'admin' } : undefined,
+  };
+};
+
+/** By somebody who administers two organisations, with a project in the first. */
+const transfer: Prepare = async (api, _, route) => {
+  const [from, to] = [await addOrganization(api), await addOrganization(api)];
+  const by = await addPerson(api, { organization_id: from, role: 'admin' });
+  await api.store.store
+    .insertInto('memberships')
+    .values({ organization_id: to, user_id: by.id, role: 'admin' })
+    .execute();
+  const { body: made } = await api.call('POST', '/projects', { key: by.key, body: { project: { org_id: from } } });
+  const project_id = made.project.id;
+  if (route.method === 'POST') {
+    const path = route.path.replace(':org_id', from);
+    return { path, by, body: { destination_org_id: to, project_ids: [project_id] } };
+  }
+  const offers = `/projects/${project_id}/transfer_requests`;
+  const { body: offer } = await api.call('POST', offers, { key: by.key });
+  return { path: `${offers}/${offer.id}`, by, body: { org_id: to } };
+};
+
 /** Routes whose example needs something to be there, or would be refused as it stands. */
 const PREPARED: Readonly<Record<string, Prepare>> = {
   'DELETE /api_keys/:key_id': async (api) => {
     const { body: key } = await api.call('POST', '/api_keys', { body: { key_name: 'to be revoked' } });
     return { path: `/api_keys/${key.id}` };
+  },
+  'DELETE /organizations/:org_id/api_keys/:key_id': async (api) => {
+    const keys = `/organizations/${await organizationOf(api)}/api_keys`;
+    const { body: key } = await api.call('POST', keys, { body: { key_name: 'to be revoked' } });
+    return { path: `${keys}/${key.id}` };
+  },
+  'PATCH /organizations/:org_id/members/:member_id': ofMember,
+  'DELETE /organizations/:org_id/members/:member_id': ofMember,
+  'DELETE /organizations/:org_id/invitations/:invitation_id': async (api) => {
+    const invitations = `/organizations/${await organizationOf(api)}/invitations`;
+    const sent = { invitations: [{ email: 'to-be-forgotten@example.test', role: 'member' }] };
+    const { body: made } = await api.call('POST', invitations, { body: sent });
+    return { path: `${invitations}/${made.invitations[0].id}` };
+  },
+  'DELETE /projects/:project_id/permissions/:permission_id': async (api, project) => {
+    const permission = await done(api, project, '/permissions', { email: 'a-guest@example.test' });
+    return { path: `/projects/${project.id}/permissions/${permission.id}` };
+  },
+  'PUT /projects/:project_id/transfer_requests/:request_id': transfer,
+  'POST /organizations/:org_id/projects/transfer': transfer,
+  'POST /users/me/projects/transfer': transfer,
+  'POST /projects/:project_id/branches/:branch_id/renew_lease': async (api, project) => {
+    const { branch } = await done(api, project, '/branches', { branch: { lease_ttl_seconds: 600 } });
+    return { path: `/projects/${project.id}/branches/${branch.id}/renew_lease`, body: { lease_ttl_seconds: 6000 } };
   },
   'DELETE /projects/:project_id/branches/:branch_id': onChild(''),
   'POST /projects/:project_id/branches/:branch_id/set_as_default': onChild('/set_as_default'),

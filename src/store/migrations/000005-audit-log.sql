@@ -135,6 +135,8 @@ begin
   select array_agg(distinct id) into concerned from (
     select request ->> 'organization_id' as id
     union all select change ->> 'organization_id' from jsonb_array_elements(gathered) as change
+    -- The one that a project leaves.
+    union all select change -> 'before' ->> 'organization_id' from jsonb_array_elements(gathered) as change
   ) as ids where id is not null;
   if concerned is null then
     concerned := array(select jsonb_array_elements_text(request -> 'organization_ids'));
