@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
-import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { BOOTSTRAP_KEY, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { query } from '../support/customer.ts';
 import { createLiveProject, dataDirectoryOf, type LiveProject } from '../support/live-project.ts';
+import { openNeonctl } from '../support/neonctl.ts';
 import { until } from '../support/until.ts';
 
 const timeout_ms = 120_000;
@@ -41,8 +42,14 @@ describe('deleted projects that are kept', { timeout: 600_000 }, () => {
     const stopped = async () => (await count("endpoints where observed_state = 'running'", project)) === 0;
     await until(stopped, { what: 'the compute to be stopped', timeout_ms });
     await assert.rejects(query(project.uri.replace(/:\d+\//, `:${coppice.pg_port}/`), 'select 1'));
-    const { branches } = await coppice.must('POST', `${project.path}/recover`);
-    assert.equal(branches.length, 2);
+    const neonctl = await openNeonctl({ api_port: coppice.api_port, key: BOOTSTRAP_KEY });
+    try {
+      assert.match(await neonctl.run('projects', 'list', '--recoverable-only'), new RegExp(project.id));
+      await neonctl.run('projects', 'recover', project.id);
+      assert.match(await neonctl.run('branches', 'list', '--project-id', project.id), /child/);
+    } finally {
+      await neonctl.remove();
+    }
     assert.deepEqual(await query(await uriOf(project), 'select answer from kept'), [{ answer: 42 }]);
     await coppice.settled(project.id);
     await coppice.stop();
