@@ -103,6 +103,27 @@ describe('events', { timeout: 120_000 }, () => {
       assert.ok(operations.some(({ data }) => data.action === 'create_branch' && data.status === 'finished'));
     });
 
+    it('tell what comes back: deleted projects, and roles that are made again before they were dropped', async () => {
+      const { id, branch_id } = await createSleepingProject(api);
+      const roles = `/projects/${id}/branches/${branch_id}/roles`;
+      const after = await end();
+      await api.call('POST', roles, { body: { role: { name: 'reader' } } });
+      await api.call('DELETE', `${roles}/reader`);
+      await api.call('POST', roles, { body: { role: { name: 'reader' } } });
+      // As if it could be brought back here.
+      for (const set of ['now()', 'null']) {
+        await api.store.pool.query(`update coppice.projects set deleted_at = ${set} where id = $1`, [id]);
+      }
+      const { events } = await page(`?limit=1000&after=${after}`);
+      assert.deepEqual(typesOf(events.filter(({ type }) => /^(role|project)\./.test(type))), [
+        'role.created',
+        'role.deleted',
+        'role.created',
+        'project.deleted',
+        'project.recovered',
+      ]);
+    });
+
     it('go on where the last one ended, and neither repeat nor leave out one', async () => {
       const after = await end();
       await createSleepingProject(api);

@@ -117,7 +117,10 @@ begin
     when tg_op = 'INSERT' then 'created'
     when row_now ->> 'revoked_at' is not null then 'revoked'
     when tg_op = 'DELETE' or row_now ->> 'deleted_at' is not null then 'deleted'
-    else 'updated'
+    when to_jsonb(old) ->> 'deleted_at' is null then 'updated'
+    -- The row of a role that is yet to be dropped is taken for a new one of its name.
+    when noun in ('role', 'database') then 'created'
+    else 'recovered'
   end;
   organization := row_now ->> 'organization_id';
   if organization is null and project is not null then
@@ -149,7 +152,7 @@ end $$;
 create trigger event_insert after insert on projects
   for each row execute function record_event('project', 'id', 'name', 'pg_version', 'region_id');
 create trigger event_update after update on projects for each row
-  when (old.deleted_at is null and (old.name, old.organization_id, old.history_retention_seconds, old.settings,
+  when ((old.deleted_at is null or new.deleted_at is null) and (old.name, old.organization_id, old.history_retention_seconds, old.settings,
       old.default_endpoint_settings, old.deleted_at)
     is distinct from (new.name, new.organization_id, new.history_retention_seconds, new.settings,
       new.default_endpoint_settings, new.deleted_at))
@@ -158,7 +161,7 @@ create trigger event_update after update on projects for each row
 create trigger event_insert after insert on branches
   for each row execute function record_event('branch', 'id', 'name', 'parent_id', 'is_default', 'protected', 'expires_at');
 create trigger event_update after update on branches for each row
-  when (old.deleted_at is null and (old.name, old.parent_id, old.is_default, old.protected, old.expires_at, old.timeline_id,
+  when ((old.deleted_at is null or new.deleted_at is null) and (old.name, old.parent_id, old.is_default, old.protected, old.expires_at, old.timeline_id,
       old.deleted_at)
     is distinct from (new.name, new.parent_id, new.is_default, new.protected, new.expires_at, new.timeline_id, new.deleted_at))
   execute function record_event('branch', 'id', 'name', 'parent_id', 'is_default', 'protected', 'expires_at');
@@ -170,7 +173,7 @@ create trigger event_insert after insert on endpoints
   for each row execute function record_event('endpoint', 'id', 'branch_id', 'type', 'name', 'min_cu', 'max_cu',
     'suspend_timeout_seconds', 'disabled', 'observed_state');
 create trigger event_update after update on endpoints for each row
-  when (old.deleted_at is null and (old.branch_id, old.name, old.min_cu, old.max_cu, old.suspend_timeout_seconds,
+  when ((old.deleted_at is null or new.deleted_at is null) and (old.branch_id, old.name, old.min_cu, old.max_cu, old.suspend_timeout_seconds,
       old.pg_settings, old.disabled, old.observed_state, old.deleted_at)
     is distinct from (new.branch_id, new.name, new.min_cu, new.max_cu, new.suspend_timeout_seconds,
       new.pg_settings, new.disabled, new.observed_state, new.deleted_at))
@@ -185,7 +188,7 @@ create trigger event_update after update of status on operations for each row wh
 create trigger event_insert after insert on roles
   for each row execute function record_event('role', 'name', 'branch_id', 'name');
 create trigger event_update after update on roles for each row
-  when (old.deleted_at is null and (old.can_login, old.verifier, old.valid_until, old.deleted_at)
+  when ((old.deleted_at is null or new.deleted_at is null) and (old.can_login, old.verifier, old.valid_until, old.deleted_at)
     is distinct from (new.can_login, new.verifier, new.valid_until, new.deleted_at))
   execute function record_event('role', 'name', 'branch_id', 'name');
 create trigger event_delete after delete on roles for each row when (old.deleted_at is null)
@@ -194,7 +197,7 @@ create trigger event_delete after delete on roles for each row when (old.deleted
 create trigger event_insert after insert on databases
   for each row execute function record_event('database', 'id', 'branch_id', 'name', 'owner_name');
 create trigger event_update after update on databases for each row
-  when (old.deleted_at is null and (old.name, old.owner_name, old.deleted_at)
+  when ((old.deleted_at is null or new.deleted_at is null) and (old.name, old.owner_name, old.deleted_at)
     is distinct from (new.name, new.owner_name, new.deleted_at))
   execute function record_event('database', 'id', 'branch_id', 'name', 'owner_name');
 create trigger event_delete after delete on databases for each row when (old.deleted_at is null)
@@ -203,7 +206,7 @@ create trigger event_delete after delete on databases for each row when (old.del
 create trigger event_insert after insert on snapshots
   for each row execute function record_event('snapshot', 'id', 'name', 'source_branch_id', 'manual', 'expires_at');
 create trigger event_update after update on snapshots for each row
-  when (old.deleted_at is null and (old.name, old.expires_at, old.lsn, old.deleted_at)
+  when ((old.deleted_at is null or new.deleted_at is null) and (old.name, old.expires_at, old.lsn, old.deleted_at)
     is distinct from (new.name, new.expires_at, new.lsn, new.deleted_at))
   execute function record_event('snapshot', 'id', 'name', 'source_branch_id', 'manual', 'expires_at');
 
