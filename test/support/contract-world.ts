@@ -39,7 +39,9 @@ export async function createContractWorld(api: TestApi): Promise<ContractWorld> 
   const organization_key = await made(`/organizations/${org_id}/api_keys`, { key_name: 'spare' });
   const permission = await made(`${place}/permissions`, { email: 'guest@example.test' });
   const person = await addPerson(api, { organization_id: org_id, role: 'member' });
-  const { members } = (await api.call('GET', `/organizations/${org_id}/members?limit=500`)).body;
+  const { members } = (
+    await api.call('GET', `/organizations/${org_id}/members?sort_by=joined_at&sort_order=desc&limit=10`)
+  ).body;
   const { member } = members.find(({ user }: { user: { email: string } }) => user.email === person.email);
   return {
     main_id: project.branch_id,
