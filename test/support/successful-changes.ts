@@ -73,6 +73,23 @@ const ofMember: Prepare = async (api, _, route) => {
   };
 };
 
+const webhook: Prepare = async (api, project, route) => {
+  const owner = route.path.startsWith('/org')
+    ? `/organizations/${await organizationOf(api)}`
+    : `/projects/${project.id}`;
+  const url = 'https://a.example.test/';
+  const { id } = (await api.call('POST', `${owner}/webhooks`, { body: { url, event_types: [] } })).body.webhook;
+  const path = `${owner}/webhooks/${id}`;
+  if (route.method === 'DELETE') return { path };
+  if (route.path.endsWith('/rotate_secret')) return { path: `${path}/rotate_secret` };
+  const { rows } = await api.store.pool.query(
+    `insert into coppice.webhook_deliveries (webhook_id, event_id, event_type, body, status)
+     values ($1, 'an-event', 'branch.created', '{}', 'failed') returning id`,
+    [id],
+  );
+  return { path: `${path}/deliveries/${rows[0].id}/redeliver` };
+};
+
 /** By somebody who administers two organisations, with a project in the first. */
 const transfer: Prepare = async (api, _, route) => {
   const [from, to] = [await addOrganization(api), await addOrganization(api)];
@@ -102,6 +119,16 @@ const PREPARED: Readonly<Record<string, Prepare>> = {
     const keys = `/organizations/${await organizationOf(api)}/api_keys`;
     const { body: key } = await api.call('POST', keys, { body: { key_name: 'to be revoked' } });
     return { path: `${keys}/${key.id}` };
+  },
+  'DELETE /organizations/:org_id/webhooks/:webhook_id': webhook,
+  'POST /organizations/:org_id/webhooks/:webhook_id/rotate_secret': webhook,
+  'POST /organizations/:org_id/webhooks/:webhook_id/deliveries/:delivery_id/redeliver': webhook,
+  'DELETE /projects/:project_id/webhooks/:webhook_id': webhook,
+  'POST /projects/:project_id/webhooks/:webhook_id/rotate_secret': webhook,
+  'POST /projects/:project_id/webhooks/:webhook_id/deliveries/:delivery_id/redeliver': webhook,
+  'POST /projects/:project_id/recover': async (api, project) => {
+    await api.call('DELETE', `/projects/${project.id}`);
+    return { path: `/projects/${project.id}/recover` };
   },
   'PATCH /organizations/:org_id/members/:member_id': ofMember,
   'DELETE /organizations/:org_id/members/:member_id': ofMember,

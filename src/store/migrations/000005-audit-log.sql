@@ -202,6 +202,7 @@ select audit_table('databases', 'database', 'name', '{name,owner_name}', '{}', t
 select audit_table('snapshots', 'snapshot', 'id', '{name,source_branch_id,manual,expires_at}');
 select audit_table('backup_schedules', 'backup_schedule', 'id', '{frequency,hour,day,month,retention_seconds}');
 select audit_table('project_jwks', 'jwks', 'id', '{jwks_url,provider_name,jwt_audience,role_names}');
+select audit_table('webhook_deliveries', 'webhook_delivery', 'id', '{webhook_id,event_type}', '{}', true, '{update,delete}');
 select audit_table('webhooks', 'webhook', 'id', '{organization_id,project_id,url,event_types}', '{secret_generation}');
 select audit_table('invitations', 'invitation', 'id', '{organization_id,email,role,accepted_at}');
 select audit_table('project_permissions', 'project_permission', 'id', '{email}');
