@@ -31,13 +31,13 @@ describe('a header of the PROXY protocol', () => {
     for (let round = 0; round < 300; round++) {
       const { four, ...parts } = randomParts();
       const header = proxyHeader(parts);
-      const address = four ? parts.source : new SocketAddress({ address: parts.source, family: 'ipv6' }).address;
-      const peer = four ? `${address}:${parts.port}` : `[${address}]:${parts.port}`;
+      const remoteAddress = four ? parts.source : new SocketAddress({ address: parts.source, family: 'ipv6' }).address;
+      const client = { remoteAddress, remotePort: parts.port };
       for (let cut = 1; cut < header.length; cut += 1 + below(9)) {
         assert.equal(takeProxyHeader(header.subarray(0, cut)), undefined, `cut at ${cut} of ${header.toString('hex')}`);
       }
       const taken = takeProxyHeader(Buffer.concat([header, bytes(below(50))]));
-      assert.deepEqual(taken, { value: { kind: 'client', peer }, bytes: header.length });
+      assert.deepEqual(taken, { value: { kind: 'client', client }, bytes: header.length });
     }
   });
 
