@@ -208,7 +208,8 @@ function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
       const answer = await answerOnce(writing.context, { request, reply }, (own) =>
         route.handle({ ...writing, context: own }),
       );
-      reply.code(answer.status).headers(answer.headers ?? {});
+      reply.code(answer.status);
+      if (answer.headers) reply.headers(answer.headers);
       if (route.method === 'GET') return answer.body;
       return withPreferredWait(context, waits, { request, reply, body: answer.body });
     },
