@@ -2,7 +2,13 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { query } from '../support/customer.ts';
-import { createLiveProject, type LiveProject, liveProject } from '../support/live-project.ts';
+import {
+  createLiveProject,
+  dataDirectoryOf,
+  type LiveProject,
+  liveProject,
+  postmasterPid,
+} from '../support/live-project.ts';
 import { until } from '../support/until.ts';
 
 /** Where the parent stood after a commit. */
@@ -101,6 +107,39 @@ describe('a branch at a point of its parent', { timeout: 600_000 }, () => {
     assert.equal(await rowsOf((await create({ parent_timestamp: marks[3]!.time })).child.uri), marks[3]!.rows);
     const { endpoint } = await coppice.must('GET', parent.endpoint_path);
     assert.equal(endpoint.current_state, 'idle', 'nobody woke the parent');
+  });
+
+  it('is found while the server of the parent has just been killed, or is about to be up again', async () => {
+    for (let round = 0; round < 2; round++) {
+      marks.push(await commit(parent.uri));
+      // What was not flushed is lost with the server.
+      const [{ lsn }] = await query(parent.uri, 'select pg_current_wal_flush_lsn()::text as lsn');
+      process.kill(await postmasterPid(await dataDirectoryOf(parent.uri)), 'SIGKILL');
+      // Asked until it serves again: each answer is a branch, or that something is in the way.
+      const answers: Awaited<ReturnType<typeof ask>>[] = [];
+      let serves = false;
+      const wake = async () => {
+        await query(parent.uri, 'select 1');
+        serves = true;
+      };
+      const askOn = async () => {
+        do {
+          const branch = { parent_lsn: lsn };
+          answers.push(await coppice.call('POST', `${parent.path}/branches`, { branch }));
+        } while (!serves && answers.length < 5);
+      };
+      await Promise.all([wake(), askOn()]);
+      const others = answers.filter(({ status }) => status !== 201 && status !== 423);
+      assert.deepEqual(
+        others.map(({ status, body }) => [status, body.message]),
+        [],
+      );
+      await coppice.settled(parent.id);
+      for (const { status, body } of answers) {
+        if (status === 201) await coppice.must('DELETE', `${parent.path}/branches/${body.branch.id}`);
+      }
+      await coppice.settled(parent.id);
+    }
   });
 
   it('is found across sleeps of the parent', async () => {

@@ -361,7 +361,10 @@ class RandomHistory {
       },
       { what: `${path} to be free` },
     );
-    assert.ok(answer.status < 300, `${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    if (answer.status >= 300) {
+      const told = this.#coppice.output().slice(-2000);
+      assert.fail(`${path}: ${answer.status} ${JSON.stringify(answer.body)}\n${told}`);
+    }
     await this.#coppice.settled(this.project.id);
     return answer.body;
   }

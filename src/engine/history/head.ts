@@ -15,6 +15,7 @@ const LOOK_TIMEOUT_MS = 10_000;
 /** What was written without waiting is flushed by the server itself well before. */
 const FLUSH_WAIT_MS = 3_000;
 const FLUSH_POLL_MS = 20;
+const GONE_POLL_MS = 100;
 const END_OF_ALL: Lsn = 'FFFFFFFF/FFFFFFFF';
 
 /**
@@ -23,10 +24,19 @@ const END_OF_ALL: Lsn = 'FFFFFFFF/FFFFFFFF';
  * @param asked_lsn waited for when the server has written it but not flushed it
  */
 export async function findHead(ctx: EngineContext, timeline: TimelineRow, asked_lsn?: Lsn): Promise<HistoryPoint> {
-  const timestamp = new Date();
-  const server = await findRunningServer(ctx, timeline.id);
-  if (server) return { lsn: await flushedLsn(ctx, server, asked_lsn), timestamp };
-  return { lsn: await endOfLog(ctx, timeline), timestamp };
+  const deadline = Date.now() + LOOK_TIMEOUT_MS;
+  for (;;) {
+    const timestamp = new Date();
+    const server = await findRunningServer(ctx, timeline.id);
+    if (!server) return { lsn: await endOfLog(ctx, timeline), timestamp };
+    try {
+      return { lsn: await flushedLsn(ctx, server, asked_lsn), timestamp };
+    } catch (error) {
+      // It may have gone to sleep, or begun to, since it was looked at.
+      if (Date.now() > deadline) throw error;
+      await delay(GONE_POLL_MS);
+    }
+  }
 }
 
 async function flushedLsn(ctx: EngineContext, server: ComputeRef, asked_lsn: Lsn | undefined): Promise<Lsn> {
