@@ -1,16 +1,8 @@
-import { randomBytes } from 'node:crypto';
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import type pg from 'pg';
-import { bootstrap } from '../src/actions/bootstrap.ts';
-import type { ActionContext } from '../src/actions/context.ts';
-import { createProject } from '../src/actions/create-project.ts';
-import { createApi } from '../src/api/server.ts';
-import { newApiKey, Vault } from '../src/domain/credentials.ts';
-import { createChangeWatch } from '../src/store/change-watch.ts';
-import type { Log } from '../src/watch/log-fields.ts';
-import { createLogger } from '../src/watch/logger.ts';
-import { startStoreServer, type TestStore } from '../test/support/store.ts';
-import { absoluteFigure, type Figure, percentile } from './figure.ts';
+import { startStoreServer } from '../test/support/store.ts';
+import { type Ask, askApi, openApi, type Round, runRound } from './api-load.ts';
+import { measureScale } from './api-scale.ts';
+import { absoluteFigure, type Figure } from './figure.ts';
 import { type MeasureOptions, roundsOf } from './section.ts';
 
 const ROUNDS = 7;
@@ -18,15 +10,6 @@ const ROUND_MS = 3000;
 const QUICK_ROUND_MS = 1000;
 const AT_ONCE = 50;
 const PROJECTS = 100;
-
-interface Round {
-  readonly p50_ms: number;
-  readonly p99_ms: number;
-  readonly per_second: number;
-}
-
-/** One thing that is asked for again and again, by its number in the list of projects. */
-type Ask = (index: number) => Promise<void>;
 
 /**
  * The two reads that clients poll with, through the whole API in this process, 50 of them under way at any moment; and
@@ -39,8 +22,8 @@ export async function measure(options: MeasureOptions): Promise<Figure[]> {
   await using undo = new AsyncDisposableStack();
   undo.defer(() => server.stop());
   const store = await server.createStore();
-  const { app, headers, projects } = await fillApi(store);
-  undo.defer(() => app.close());
+  const { app, close, headers, projects } = await openApi(store, { projects: PROJECTS });
+  undo.defer(close);
   const contestants = {
     operation: askApi(
       app,
@@ -67,14 +50,15 @@ export async function measure(options: MeasureOptions): Promise<Figure[]> {
   for (let round = -1; round < rounds; round += 1) {
     for (const [name, ask] of Object.entries(contestants)) {
       options.signal.throwIfAborted();
-      const result = await runRound(ask, round_ms);
+      const result = await runRound(ask, { round_ms, at_once: AT_ONCE });
       if (round >= 0) measured.get(name)!.push(result);
     }
     options.tell(`${round + 1} of ${rounds} rounds`);
   }
-  return ['operation', 'endpoints'].flatMap((what) =>
+  const figures = ['operation', 'endpoints'].flatMap((what) =>
     figuresOf(what, measured.get(what)!, measured.get(`${what} by SQL`)!),
   );
+  return [...figures, ...(await measureScale(options))];
 }
 
 function figuresOf(what: string, ours: readonly Round[], peer: readonly Round[]): Figure[] {
@@ -102,73 +86,9 @@ const ENDPOINTS_SQL = `select endpoints.*, branches.timeline_id, last.action, la
   ) last on true
   where endpoints.project_id = $1 and endpoints.deleted_at is null order by endpoints.created_at, endpoints.id`;
 
-/** The API over a store with projects in it, made as callers make them. */
-async function fillApi(store: TestStore) {
-  const key = newApiKey();
-  const { user_id } = await bootstrap(store.store, { email: 'owner@example.test', api_key: key });
-  const context: ActionContext = {
-    store: store.store,
-    vault: new Vault(randomBytes(32)),
-    installation: {
-      ...{ region_id: 'local', domain: 'localhost', pg_port: 5432, domain_resolves: true },
-      ...{
-        object_storage: false,
-        time_travel_timeout_seconds: 30,
-        min_suspend_timeout_seconds: 60,
-        default_pg_version: 17,
-        distributions: new Map([[17, 'npm-17']]),
-      },
-    },
-    history: { resolve: () => Promise.reject(new Error('reads do not look into the past')) },
-  };
-  const { rows } = await store.pool.query<{ id: `org-${string}` }>('select id from organizations');
-  const caller = {
-    ...{ kind: 'personal' as const, key_id: 0, user: { id: user_id, email: 'owner@example.test', name: '' } },
-    read_only: false,
-    memberships: new Map([[rows[0]!.id, 'admin' as const]]),
-  };
-  const projects: { id: string; operation: string }[] = [];
-  for (let made = 0; made < PROJECTS; made += 1) {
-    const { project, operations } = await createProject(context, caller, {});
-    projects.push({ id: project.id, operation: operations[0]!.id });
-  }
-  await store.pool.query('analyze');
-  const logger = createLogger({ level: 'info', stream: { write: () => undefined } }) as Log & FastifyBaseLogger;
-  const app = await createApi({ context, changes: createChangeWatch(), ready: () => true, logger });
-  return { app, headers: { authorization: `Bearer ${key}` }, projects };
-}
-
-const askApi =
-  (app: FastifyInstance, headers: Record<string, string>, paths: readonly string[]): Ask =>
-  async (index) => {
-    const { statusCode, body } = await app.inject({ url: `/api/v2${paths[index % paths.length]}`, headers });
-    if (statusCode !== 200) throw new Error(`the API answered ${statusCode}: ${body}`);
-  };
-
 const askSql =
   (pool: pg.Pool, text: string, ids: readonly string[]): Ask =>
   async (index) => {
     const { rowCount } = await pool.query({ name: text.slice(0, 60), text, values: [ids[index % ids.length]] });
     if (rowCount !== 1) throw new Error(`a look-up returned ${rowCount} rows`);
   };
-
-/** Each of the askers sends its next question when its last one is answered. */
-async function runRound(ask: Ask, round_ms: number): Promise<Round> {
-  const latencies: number[] = [];
-  const began = performance.now();
-  const asker = async (first: number) => {
-    for (let next = first; ; next += 7) {
-      const asked = performance.now();
-      await ask(next);
-      const answered = performance.now();
-      latencies.push(answered - asked);
-      if (answered - began >= round_ms) return;
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, (_, first) => asker(first)));
-  return {
-    p50_ms: percentile(latencies, 0.5),
-    p99_ms: percentile(latencies, 0.99),
-    per_second: (latencies.length * 1000) / (performance.now() - began),
-  };
-}
