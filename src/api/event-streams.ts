@@ -119,9 +119,15 @@ export class EventStreams {
 function untilDrained(body: PassThrough, gone: AbortSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(() => body.destroy(), LIMITS.event_stall_ms).unref();
-  body.once('drain', resolve);
-  gone.addEventListener('abort', () => resolve(), { once: true });
-  return promise.finally(() => clearTimeout(timer));
+  const go = () => resolve();
+  body.once('drain', go);
+  gone.addEventListener('abort', go, { once: true });
+  return promise.finally(() => {
+    clearTimeout(timer);
+    // A stream lasts for days, and a reader that is often slow must leave nothing behind each time.
+    body.off('drain', go);
+    gone.removeEventListener('abort', go);
+  });
 }
 
 const frame = (epoch: string, event: RecordedEvent): string =>

@@ -19,7 +19,7 @@ export const UUID_KEY = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export const TIME_KEY = /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d(:\d\d)?$/;
 
 /** The cursor as text that means nothing to clients. */
-export function formatListCursor({ sort_by, key, id }: ListCursor<string>): string {
+function formatListCursor({ sort_by, key, id }: ListCursor<string>): string {
   return Buffer.from(JSON.stringify([sort_by, key, id])).toString('base64url');
 }
 
@@ -51,4 +51,22 @@ export function sortColumn<Column extends string>(
     throw new CoppiceError('invalid_request', { field: 'cursor', problem: `is of a list by ${after.sort_by}` });
   }
   return sort_by;
+}
+
+/**
+ * A page of a list, and what clients are told of it.
+ *
+ * @param rows one more than the page holds, where there are more
+ * @param limit of a page; everything is on one without
+ */
+export function pageOf<Row extends { readonly sort_key: string; readonly id: string }, Order extends string>(
+  rows: readonly Row[],
+  limit: number | undefined,
+  sorted: { readonly sort_by: string; readonly sort_order: Order },
+) {
+  const page = rows.slice(0, limit);
+  const last = rows.length > page.length ? page.at(-1) : undefined;
+  const { sort_by, sort_order } = sorted;
+  const next = last && formatListCursor({ sort_by, key: last.sort_key, id: last.id });
+  return { page, pagination: { next, sort_by, sort_order } };
 }

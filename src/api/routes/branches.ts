@@ -9,7 +9,7 @@ import { updateBranch } from '../../actions/update-branch.ts';
 import { LIMITS } from '../../domain/limits.ts';
 import { countBranches, listBranches } from '../../store/branches.ts';
 import { findEndpointsOfBranch } from '../../store/endpoints.ts';
-import { ANY_KEY, formatListCursor, parseListCursor, sortColumn, TIME_KEY } from '../list-cursor.ts';
+import { ANY_KEY, pageOf, parseListCursor, sortColumn, TIME_KEY } from '../list-cursor.ts';
 import { reply, route } from '../route.ts';
 import {
   Branch,
@@ -155,17 +155,12 @@ const reads = [
         after,
         limit: limit && limit + 1,
       });
-      const page = rows.slice(0, limit);
-      const last = rows.length > page.length ? page.at(-1) : undefined;
+      const { page, pagination } = pageOf(rows, limit, { sort_by, sort_order });
       const annotated = page.filter((row) => Object.keys(row.annotations).length > 0);
       return reply(200, {
         branches: page.map(serializeBranch),
         annotations: Object.fromEntries(annotated.map((row) => [row.id, serializeBranchAnnotation(row)])),
-        pagination: {
-          next: last && formatListCursor({ sort_by, key: last.sort_key, id: last.id }),
-          sort_by,
-          sort_order,
-        },
+        pagination,
       });
     },
   }),

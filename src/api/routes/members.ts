@@ -5,7 +5,7 @@ import { updateMember } from '../../actions/update-member.ts';
 import { CoppiceError } from '../../domain/errors.ts';
 import { LIMITS } from '../../domain/limits.ts';
 import { findMember, listMembers } from '../../store/memberships.ts';
-import { ANY_KEY, formatListCursor, parseListCursor, sortColumn, TIME_KEY, UUID_KEY } from '../list-cursor.ts';
+import { ANY_KEY, pageOf, parseListCursor, sortColumn, TIME_KEY, UUID_KEY } from '../list-cursor.ts';
 import { membershipRole } from '../requested-role.ts';
 import { reply, route } from '../route.ts';
 import { inOrganization, OrganizationParams, Uuid } from '../schemas/fields.ts';
@@ -38,15 +38,10 @@ export const memberRoutes = [
       // One more than asked for tells whether there is a next page.
       const options = { sort_by, sort_order, after, limit: limit + 1 };
       const rows = await listMembers(context.store, organization.id, options);
-      const page = rows.slice(0, limit);
-      const last = rows.length > page.length ? page.at(-1) : undefined;
+      const { page, pagination } = pageOf(rows, limit, { sort_by, sort_order });
       return reply(200, {
         members: page.map((row) => ({ member: serializeMember(row), user: { email: row.email } })),
-        pagination: {
-          next: last && formatListCursor({ sort_by, key: last.sort_key, id: last.id }),
-          sort_by,
-          sort_order,
-        },
+        pagination,
       });
     },
   }),
