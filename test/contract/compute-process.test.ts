@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import {
   appendFileSync,
+  chownSync,
   existsSync,
   mkdirSync,
   readFileSync,
@@ -10,6 +11,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, describe, test } from 'node:test';
@@ -140,6 +142,34 @@ describe('limits', () => {
     const groups = [groupOf(pid, 'cpu'), groupOf(pid, 'memory')];
     await driver.ensureStopped(ref, 'staged');
     for (const group of groups) assert.ok(!existsSync(group), group);
+  });
+
+  test('of processor time begin when a compute has recovered, and end with its stop', {
+    skip: unenforced,
+  }, async () => {
+    const spec = await computes.newSpec(17, { conf: 'hot_standby = off\n' });
+    const signal = join(spec.data_directory, 'standby.signal');
+    writeFileSync(signal, '');
+    const { uid, gid } = statSync(spec.data_directory);
+    chownSync(signal, uid, gid);
+    const ref = await driver.ensureRunning(spec);
+    const pid = postmasterPid(spec);
+    const recovering = { cpu: Number.POSITIVE_INFINITY, memory_bytes: ramBytes(spec.size) };
+    assert.deepEqual(limitsOf(pid), recovering);
+    await computes.newDriver().ensureRunning(spec);
+    assert.deepEqual(limitsOf(pid), recovering, 'a later process has taken it over');
+    await driver.ensurePromoted(ref);
+    assert.equal(limitsOf(pid).cpu, spec.size);
+
+    process.kill(pid, 'SIGSTOP');
+    const stopped = driver.ensureStopped(ref, 'staged');
+    try {
+      await until(() => limitsOf(pid).cpu === Number.POSITIVE_INFINITY, { what: 'the limit to go' });
+    } finally {
+      process.kill(pid, 'SIGCONT');
+      await stopped;
+    }
+    assert.deepEqual(await processesOf(spec), []);
   });
 
   test('of memory end what is too large, and the compute recovers by itself', { skip: unenforced }, async () => {

@@ -45,6 +45,8 @@ describe('control groups of version 1', () => {
     assert.equal(read('cpu/service/coppice/ep-a/cpu.cfs_quota_us'), '50000');
     assert.equal(read('cpu/service/coppice/ep-a/cpu.cfs_period_us'), '100000');
     assert.equal(read('memory/service:odd/coppice/ep-a/memory.limit_in_bytes'), String(2 * GIB));
+    cgroups.freeCpu(group);
+    assert.equal(read('cpu/service/coppice/ep-a/cpu.cfs_quota_us'), '-1');
     await cgroups.enrol(group, process.pid);
     assert.equal(read('cpu/service/coppice/ep-a/cgroup.procs'), String(process.pid));
     assert.deepEqual(cgroups.members(group), [process.pid]);
@@ -79,6 +81,8 @@ describe('control groups of version 2', () => {
     const { group } = cgroups.create('ep-a', 2);
     cgroups.limitCpu(group, 2);
     assert.equal(read('unified/coppice.service/coppice/ep-a/cpu.max'), '200000 100000');
+    cgroups.freeCpu(group);
+    assert.equal(read('unified/coppice.service/coppice/ep-a/cpu.max'), 'max 100000');
     assert.equal(read('unified/coppice.service/coppice/ep-a/memory.high'), String(Math.round(8 * GIB * 0.9)));
     assert.equal(read('unified/coppice.service/coppice/ep-a/memory.max'), String(8 * GIB));
   });

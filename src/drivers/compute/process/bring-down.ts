@@ -4,7 +4,7 @@ import { readPostmasterFile } from './data-directory.ts';
 import { removeSocketDirectory } from './directories.ts';
 import { findRunning, groupMembers, type Host } from './host.ts';
 import type { ComputeLayout } from './layout.ts';
-import { removeGroup } from './limits.ts';
+import { freeCpu, removeGroup } from './limits.ts';
 import type { ProcessIdentity } from './processes.ts';
 import { type ComputeRecord, readRecord, writeRecord } from './record.ts';
 import { removeSegment } from './remove-segment.ts';
@@ -31,6 +31,8 @@ export async function endServer(
   mode: StopMode,
 ): Promise<void> {
   const { data_directory, owner, group } = home;
+  // Its clients are gone, and what is left to do is to write out what they did.
+  freeCpu(host, group ?? []);
   const orderly = server ? await stopServer(server, mode, host.deadlines) : true;
   const members = () => groupMembers(host, group);
   // An orderly end removes the file. Where another compute has the volume by now, nothing there is ours.

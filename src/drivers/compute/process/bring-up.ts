@@ -56,7 +56,7 @@ async function adopt(host: Host, spec: ComputeSpec, layout: ComputeLayout, signa
   writeRecord(layout.record, { data_directory, owner, size, phase: 'running', server: serverRecord(server), group });
   host.exits.watch(spec.id, server);
   await enrol(host, spec.id, group, server.pid);
-  limitCpu(host, spec.id, group, size);
+  if (state === 'running') limitCpu(host, spec.id, group, size);
   // Made by an earlier process that was in another group itself.
   await removeGroup(host, spec.id, before?.group?.filter((directory) => !group.includes(directory)) ?? []);
   return true;
@@ -90,7 +90,7 @@ async function start(host: Host, spec: ComputeSpec, layout: ComputeLayout, signa
   }
 }
 
-/** Follows a new server until it is ready, and holds it to its size from then on. */
+/** Follows a new server until it is ready, and holds it to its size from then on; one that recovers is after its promotion. */
 async function see(
   host: Host,
   { id, data_directory, size }: ComputeSpec,
@@ -104,7 +104,7 @@ async function see(
   const state = await untilReady(server, { data_directory, began_seconds, signal });
   if (state === 'stopping') throw new Error('its server was told to stop while starting');
   await enrolled;
-  limitCpu(host, id, group, size);
+  if (state === 'running') limitCpu(host, id, group, size);
   host.exits.watch(id, server, child);
 }
 

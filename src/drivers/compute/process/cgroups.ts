@@ -21,6 +21,8 @@ export interface Cgroups {
   /** Moves a process and the children it has by now; those it gets later are in the group from the beginning. */
   enrol(group: readonly string[], pid: number): Promise<void>;
   limitCpu(group: readonly string[], size: ComputeUnits): void;
+  /** Takes that limit away. */
+  freeCpu(group: readonly string[]): void;
   /** False when the compute holds more memory than the new limit and the kernel could not take it back. */
   limitMemory(group: readonly string[], size: ComputeUnits): boolean;
   members(group: readonly string[]): number[];
@@ -91,6 +93,7 @@ function unenforced(problem: string): Cgroups {
     create: () => ({ group: [], fits: true }),
     enrol: async () => {},
     limitCpu: () => {},
+    freeCpu: () => {},
     limitMemory: () => true,
     members: () => [],
     remove: async (group) => removeDirectories(group),
@@ -100,7 +103,7 @@ function unenforced(problem: string): Cgroups {
 /** What both versions share: a group is one or more directories below `parents`, each with a list of processes. */
 function groupsIn(
   parents: readonly string[],
-  limits: Pick<Cgroups, 'limitCpu' | 'limitMemory'>,
+  limits: Pick<Cgroups, 'limitCpu' | 'freeCpu' | 'limitMemory'>,
   prepare: (parent: string) => void = () => {},
 ): Cgroups {
   const makeParents = () => {
@@ -188,6 +191,9 @@ function versionOne(parent: string, cpu: string, memory: string): Cgroups {
       writeFileSync(join(directory, 'cpu.cfs_period_us'), String(PERIOD_US));
       writeFileSync(join(directory, 'cpu.cfs_quota_us'), String(quotaMicroseconds(size)));
     },
+    freeCpu: ([directory]) => {
+      if (directory) writeFileSync(join(directory, 'cpu.cfs_quota_us'), '-1');
+    },
     limitMemory: ([, directory], size) => {
       if (!directory) return true;
       try {
@@ -208,9 +214,12 @@ function versionTwo(parent: string, own: string): Cgroups {
     return unenforced(`the control group ${base} offers no cpu and memory controller`);
   }
   handOutControllers(base);
-  const limits: Pick<Cgroups, 'limitCpu' | 'limitMemory'> = {
+  const limits: Pick<Cgroups, 'limitCpu' | 'freeCpu' | 'limitMemory'> = {
     limitCpu: ([directory], size) => {
       if (directory) writeFileSync(join(directory, 'cpu.max'), `${quotaMicroseconds(size)} ${PERIOD_US}`);
+    },
+    freeCpu: ([directory]) => {
+      if (directory) writeFileSync(join(directory, 'cpu.max'), `max ${PERIOD_US}`);
     },
     limitMemory: ([directory], size) => {
       if (!directory) return true;

@@ -20,7 +20,7 @@ import { dialSocket } from './dial.ts';
 import { ExitWatch } from './exits.ts';
 import { findRunning, type Host, type ProcessDriverLogger, scan } from './host.ts';
 import { computeLayout, type DriverDirectories } from './layout.ts';
-import { applySize } from './limits.ts';
+import { applySize, limitCpu } from './limits.ts';
 import { startSeconds, worksIn } from './processes.ts';
 import { promote } from './promote.ts';
 import { readRecord, writeRecord } from './record.ts';
@@ -109,6 +109,8 @@ class Processes implements ProcessDriver {
       await promote(server, record, signal).catch((error) => {
         throw startError(layout, log_offset, error);
       });
+      // Until now somebody waited for it to recover, as for any start.
+      limitCpu(this.#host, id, record.group ?? [], record.size);
     });
   }
 

@@ -35,6 +35,15 @@ export function limitCpu(host: Host, id: string, group: readonly string[], size:
   }
 }
 
+/** Lets a compute have what CPU time there is, while somebody waits for it to be ready or to be gone. */
+export function freeCpu({ cgroups }: Host, group: readonly string[]): void {
+  try {
+    cgroups.freeCpu(group);
+  } catch {
+    // Its group may be gone; and what is slowed down comes to its end, too.
+  }
+}
+
 /** Gives a running compute another size. */
 export function applySize(host: Host, id: string, group: readonly string[], size: ComputeUnits): void {
   limitCpu(host, id, group, size);

@@ -59,18 +59,19 @@ export class ServerEnded extends Error {}
 /** ~1 ms while an ordinary start takes, then rarer: a recovery may take minutes. */
 const pauseAfter = (waited_ms: number): number => (waited_ms < 300 ? 1 : waited_ms < 3000 ? 5 : 25);
 
-/**
- * Resolves when the server takes connections, or recovers with `hot_standby` off and will take none. Rejects when it
- * ends or the signal is aborted.
- */
+/** How a server is once it has started: one that recovers with `hot_standby` off takes no connections before it is promoted. */
+export type StartedState = 'running' | 'recovering' | 'stopping';
+
+/** Resolves when the server takes connections, or will take none while it recovers. Rejects when it ends or the signal is aborted. */
 export async function untilReady(
   server: ProcessIdentity,
   { data_directory, began_seconds, signal }: { data_directory: string; began_seconds: number; signal: AbortSignal },
-): Promise<'running' | 'stopping'> {
+): Promise<StartedState> {
   const begin = Date.now();
   for (;;) {
     const status = serverFile(server, data_directory, began_seconds)?.status;
-    if (status === 'ready' || status === 'standby') return 'running';
+    if (status === 'ready') return 'running';
+    if (status === 'standby') return 'recovering';
     if (status === 'stopping') return 'stopping';
     if (!isSameProcess(server)) throw new ServerEnded('the server ended');
     signal.throwIfAborted();
