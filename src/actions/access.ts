@@ -6,7 +6,7 @@ import { type EndpointView, findEndpoint } from '../store/endpoints.ts';
 import { findOperation } from '../store/operations.ts';
 import { findOrganization } from '../store/organizations.ts';
 import { isSharedWith } from '../store/project-permissions.ts';
-import { findProject } from '../store/projects.ts';
+import { findProject, type ProjectView } from '../store/projects.ts';
 import type { OperationRow, OrganizationRow, ProjectRow } from '../store/schema.ts';
 import { findSnapshot, type SnapshotView } from '../store/snapshots.ts';
 import { type Caller, type MembershipRole, organizationsOf, roleIn } from './caller.ts';
@@ -14,7 +14,7 @@ import type { ActionContext } from './context.ts';
 
 declare const accessible: unique symbol;
 /** A project that the caller may act on. Only `accessProject` makes one, so an action that takes it is authorised. */
-export type AccessibleProject = ProjectRow & { readonly [accessible]: true };
+export type AccessibleProject = ProjectView & { readonly [accessible]: true };
 
 /** Gives the project that was asked for to a caller who has at least `role` in its organisation. */
 export type ProjectAccess = (caller: Caller, role: MembershipRole) => Promise<AccessibleProject>;
@@ -47,7 +47,7 @@ async function sharedRole(
   { id }: ProjectRow,
 ): Promise<MembershipRole | undefined> {
   if (caller.kind !== 'personal') return undefined;
-  return (await isSharedWith(store, id, caller.user.email)) ? 'member' : undefined;
+  return (await isSharedWith(store, id, caller.user.id)) ? 'member' : undefined;
 }
 
 /** Throws `permission_denied` when the role that is held is less than the one that is needed. */

@@ -32,7 +32,7 @@ export function bootstrap(store: Store, { email, api_key }: BootstrapOptions): P
 }
 
 async function makeFirstUser(trx: StoreTransaction, email: string): Promise<UserRow> {
-  const user = await insertUser(trx, { email, name: '' });
+  const user = await insertUser(trx, { email, name: '', email_verified: true });
   await makeOrganization(trx, { name: 'Default', user_id: user.id });
   return user;
 }

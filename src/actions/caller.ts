@@ -3,33 +3,36 @@ import type { OrganizationId, ProjectId, UserId } from '../domain/ids.ts';
 
 export type MembershipRole = 'admin' | 'member';
 
-interface KeyHolder {
-  readonly key_id: number;
+interface Credential {
+  /** Of an API key; absent for a person who has logged in. */
+  readonly key_id?: number;
   /** Changes nothing, and is shown no passwords. */
   readonly read_only: boolean;
 }
 
 /** A person, and the organisations that the person belongs to now. */
-export interface PersonalCaller extends KeyHolder {
+export interface PersonalCaller extends Credential {
   readonly kind: 'personal';
+  /** Of a person who has logged in, and may do what a personal key of that person may. */
+  readonly session_id?: string;
   readonly user: { readonly id: UserId; readonly email: string; readonly name: string };
   readonly memberships: ReadonlyMap<OrganizationId, MembershipRole>;
 }
 
 /** Acts as an admin of one organisation, with no person behind it. */
-export interface OrganizationCaller extends KeyHolder {
+export interface OrganizationCaller extends Credential {
   readonly kind: 'organization';
   readonly organization_id: OrganizationId;
 }
 
 /** Acts as a member on one project. */
-export interface ProjectCaller extends KeyHolder {
+export interface ProjectCaller extends Credential {
   readonly kind: 'project';
   readonly organization_id: OrganizationId;
   readonly project_id: ProjectId;
 }
 
-/** Who calls: what an API key stands for. */
+/** Who calls: what an API key or a session stands for. */
 export type Caller = PersonalCaller | OrganizationCaller | ProjectCaller;
 export type KeyKind = Caller['kind'];
 
@@ -53,3 +56,9 @@ export function personOf(caller: Caller): PersonalCaller {
 export function organizationsOf(caller: Caller): OrganizationId[] {
   return caller.kind === 'personal' ? [...caller.memberships.keys()] : [caller.organization_id];
 }
+
+/** What the caller came with, under a name that nothing else has. */
+export const credentialName = (caller: Caller): string =>
+  caller.kind === 'personal' && caller.session_id !== undefined
+    ? `session:${caller.session_id}`
+    : `key:${caller.key_id}`;

@@ -2,7 +2,7 @@ import { type ComputeRange, DEFAULT_RANGE, rangeProblem } from '../domain/comput
 import { CoppiceError } from '../domain/errors.ts';
 import { LIMITS } from '../domain/limits.ts';
 import { pgSettingProblem } from '../domain/pg-settings.ts';
-import { arePreloaded } from '../domain/preload-libraries.ts';
+import { type PreloadChoice, preloadedLibraries } from '../domain/preload-libraries.ts';
 import type { EndpointDefaults } from '../store/schema.ts';
 import type { InstallationFacts } from './context.ts';
 
@@ -11,7 +11,7 @@ export interface ComputeRequest {
   readonly settings?: {
     readonly pg_settings?: Readonly<Record<string, string>>;
     readonly pgbouncer_settings?: Readonly<Record<string, string>>;
-    readonly preload_libraries?: { readonly enabled_libraries?: readonly string[] };
+    readonly preload_libraries?: PreloadChoice;
   };
   readonly autoscaling_limit_min_cu?: number;
   readonly autoscaling_limit_max_cu?: number;
@@ -88,7 +88,11 @@ function checkSettings(settings: ComputeRequest['settings']): void {
   if (Object.keys(settings?.pgbouncer_settings ?? {}).length > 0) {
     throw new CoppiceError('not_available', { feature: 'a setting of the pooler (pgbouncer_settings)' });
   }
-  if (!arePreloaded(settings?.preload_libraries?.enabled_libraries)) {
-    throw new CoppiceError('not_available', { feature: 'a choice of preloaded libraries (preload_libraries)' });
+  const { use_defaults = true, enabled_libraries = [] } = settings?.preload_libraries ?? {};
+  const defaults = preloadedLibraries();
+  if (!use_defaults || enabled_libraries.some((name) => !defaults.includes(name))) {
+    const feature =
+      'a choice of preloaded libraries for one endpoint (preload_libraries; a project has settings.preload_libraries)';
+    throw new CoppiceError('not_available', { feature });
   }
 }

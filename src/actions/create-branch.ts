@@ -1,6 +1,8 @@
 import { CoppiceError } from '../domain/errors.ts';
 import type { HistoryPoint } from '../domain/history.ts';
 import { type BranchId, newBranchId, newTimelineId } from '../domain/ids.ts';
+import type { MaskingRule } from '../domain/masking/masking-rule.ts';
+import { insertMasking } from '../store/branch-maskings.ts';
 import { type BranchView, findBranch, findBranchIdByName, findDefaultBranch, insertBranch } from '../store/branches.ts';
 import { createCall, type NewOperation } from '../store/calls.ts';
 import type { Store, StoreTransaction } from '../store/connection.ts';
@@ -19,6 +21,8 @@ import { copyBranchConfig } from './copy-branch-config.ts';
 import { insertNewEndpoint } from './create-endpoint.ts';
 import { endpointOperation } from './endpoint-operations.ts';
 import { findCreatedBranch } from './find-created-branch.ts';
+import { requireQuota } from './require-quota.ts';
+import { requireReady } from './require-ready.ts';
 import { requireStorage } from './storage-reserve.ts';
 
 /** Fields as in the API; an empty parent is the default branch. */
@@ -58,15 +62,23 @@ export interface CreatedBranch {
   readonly connection?: { endpoint_id: string; role: string; password: string; database: string };
 }
 
+/** Has the branch filled with masked data, and be nobody's to use before. */
+export interface MaskingRequest {
+  readonly rules: readonly MaskingRule[];
+  /** False: somebody says later when. */
+  readonly start: boolean;
+}
+
 /**
- * Makes a branch of another one, with all of its data or with its schema only, and with the endpoints asked for. With
- * `if_absent` one that is there already is given back.
+ * Makes a branch of another one, with all of its data, with its schema only or with its data masked, and with the endpoints
+ * asked for. With `if_absent` one that is there already is given back.
  */
 export async function createBranch(
   context: ActionContext,
   caller: Caller,
   project: AccessibleProject,
   request: BranchRequest,
+  masking?: MaskingRequest,
 ): Promise<CreatedBranch> {
   refuseWhatIsNotAvailable(context, request);
   // First, since the point that it was made at may be out of the history by now.
@@ -76,27 +88,35 @@ export async function createBranch(
   const intents = endpointIntents(context, project, request.endpoints ?? []);
   await requireStorage(context, 'branch');
   return context.store.transaction().execute(async (trx) => {
-    await lockLiveProject(trx, project.id);
+    const settled = await lockLiveProject(trx, project.id);
     const made_meanwhile = request.if_absent && (await existingBranch(trx, context, project, request));
     if (made_meanwhile) return made_meanwhile;
     const parent = await findParent(trx, project, request.branch?.parent_id);
+    if (intents.length > 0) requireQuota(settled, isSchemaOnly(request) ? 0 : (parent.logical_size_bytes ?? 0));
     // It was restored since the point was found.
     if (origin && origin.timeline_id !== parent.timeline_id) throw new CoppiceError('operations_running');
     const branch = await insertChild(trx, caller, parent, request, origin?.point);
     const config = await copyBranchConfig(trx, context, project, parent, branch.id);
     for (const { type, intent } of intents) await insertNewEndpoint(trx, branch, { type }, intent);
+    if (masking) await insertMaskingOf(trx, caller, branch, masking);
+    const made = (await findEndpointsOfBranch(trx, branch.id)) ?? [];
+    const starts =
+      masking && !masking.start ? [] : made.map((endpoint) => endpointOperation('start_compute', endpoint));
     const operations = await createCall(trx, project.id, [
       {
         action: 'create_branch',
         branch_id: branch.id,
         timeline_id: branch.timeline_id,
         source_timeline_id: parent.timeline_id,
-        arguments: { ...(origin && { point: origin.point }), ...(isSchemaOnly(request) && { schema_only: true }) },
+        arguments: {
+          ...(origin && { point: origin.point }),
+          ...((isSchemaOnly(request) || masking) && { schema_only: true }),
+          ...(masking && { masked: 'new' }),
+        },
       },
-      ...(isSchemaOnly(request) ? [schemaOperation(branch, origin?.point)] : []),
-      ...((await findEndpointsOfBranch(trx, branch.id)) ?? []).map((endpoint) =>
-        endpointOperation('start_compute', endpoint),
-      ),
+      ...(isSchemaOnly(request) ? [fillOperation('apply_schema_from_branch', branch, origin?.point)] : []),
+      ...(masking?.start ? [fillOperation('import_data', branch, origin?.point)] : []),
+      ...starts,
       ...(request.branch?.archived ? [archiveOperation(branch)] : []),
     ]);
     const endpoints = (await findEndpointsOfBranch(trx, branch.id)) ?? [];
@@ -155,9 +175,13 @@ const SCHEMA_ONLY = 'schema-only';
 const INIT_SOURCES = ['parent-data', SCHEMA_ONLY];
 const isSchemaOnly = ({ branch }: Pick<BranchRequest, 'branch'>): boolean => branch?.init_source === SCHEMA_ONLY;
 
-/** Fills a branch that takes over no data, before anybody can reach it. */
-const schemaOperation = (branch: BranchView, point: HistoryPoint | undefined): NewOperation => ({
-  action: 'apply_schema_from_branch',
+/** Fills a branch that takes over no data, or masked data, before anybody can reach it. */
+const fillOperation = (
+  action: 'apply_schema_from_branch' | 'import_data',
+  branch: BranchView,
+  point: HistoryPoint | undefined,
+): NewOperation => ({
+  action,
   branch_id: branch.id,
   timeline_id: branch.timeline_id,
   arguments: { at_point: point !== undefined },
@@ -194,7 +218,7 @@ function endpointIntents(
 async function findParent(trx: Store, project: AccessibleProject, id: string | undefined) {
   const parent = id ? await findBranchOf(trx, project, id) : await findDefaultBranch(trx, project.id);
   if (!parent) throw new CoppiceError('not_found', { noun: 'branch' });
-  if (!parent.ready_at) throw new CoppiceError('branch_not_ready');
+  await requireReady(trx, parent);
   if (parent.expires_at) throw new CoppiceError('branch_expiring', { verb: 'make a child of', id: parent.id });
   return parent;
 }
@@ -235,6 +259,16 @@ async function insertChild(
     ...expiry,
   });
   return (await findBranch(trx, id))!;
+}
+
+function insertMaskingOf(
+  trx: StoreTransaction,
+  caller: Caller,
+  { id, project_id }: BranchView,
+  { rules, start }: MaskingRequest,
+): Promise<void> {
+  const asked = start ? { asked_at: new Date(), asked_by: callerUserId(caller) ?? null } : {};
+  return insertMasking(trx, { branch_id: id, project_id, rules, ...asked });
 }
 
 function expiryOf({ expires_at, lease_ttl_seconds }: NonNullable<BranchRequest['branch']>, now: Date) {

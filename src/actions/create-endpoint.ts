@@ -9,6 +9,8 @@ import { type AccessibleProject, findBranchOf, findEndpointOf } from './access.t
 import { type ComputeIntent, type ComputeRequest, newComputeIntent } from './compute-intent.ts';
 import type { ActionContext } from './context.ts';
 import { endpointOperation } from './endpoint-operations.ts';
+import { requireQuota } from './require-quota.ts';
+import { requireReady } from './require-ready.ts';
 import { requireStorage } from './storage-reserve.ts';
 
 export interface EndpointRequest extends ComputeRequest {
@@ -33,9 +35,10 @@ export async function createEndpoint(
   const intent = newComputeIntent(request, project.default_endpoint_settings, context.installation);
   if (request.type === 'read_only') await requireStorage(context, 'read replica');
   return context.store.transaction().execute(async (trx) => {
-    await lockLiveProject(trx, project.id);
+    const settled = await lockLiveProject(trx, project.id);
     const branch = await findBranchOf(trx, project, request.branch_id);
-    if (!branch.ready_at) throw new CoppiceError('branch_not_ready');
+    await requireReady(trx, branch);
+    if (!request.disabled) requireQuota(settled, branch.logical_size_bytes ?? 0);
     if (request.type === 'read_write') await requireNoReadWriteEndpoint(trx, branch.id);
     const id = await insertNewEndpoint(trx, branch, request, intent);
     const starts = request.disabled ? [] : [endpointOperation('start_compute', await findEndpointOf(trx, project, id))];

@@ -11,6 +11,7 @@ import { type AccessibleProject, findBranchOf, findSnapshotOf } from './access.t
 import { readAskedPoint } from './asked-point.ts';
 import { type Caller, callerUserId } from './caller.ts';
 import type { ActionContext } from './context.ts';
+import { requireReady } from './require-ready.ts';
 import { readSnapshotExpiry } from './snapshot-expiry.ts';
 import { requireStorage } from './storage-reserve.ts';
 
@@ -59,7 +60,7 @@ async function findSource(store: Store, project: AccessibleProject, id: BranchId
   if (branch.parent_id) {
     throw new CoppiceError('branch_not_root', { verb: 'have snapshots', id, parent_id: branch.parent_id });
   }
-  if (!branch.ready_at) throw new CoppiceError('branch_not_ready');
+  await requireReady(store, branch);
   return branch;
 }
 

@@ -5,10 +5,11 @@ import type { StoreTransaction } from '../store/connection.ts';
 import { setProjectOrganization } from '../store/projects.ts';
 import type { ProjectRow } from '../store/schema.ts';
 import { deleteTransferRequests } from '../store/transfer-requests.ts';
+import { deleteWebhooksOfProject } from '../store/webhooks.ts';
 
 /**
  * Gives a project, whose row the caller has locked, to an organisation: who belonged to the old one has nothing to do with it
- * from the next request on, its keys end for good, and so do other requests for it. People whom it is shared with keep that;
+ * from the next request on; its keys and webhooks end for good, and so do other requests for it. People whom it is shared with keep that;
  * computes and clients notice nothing.
  */
 export async function moveProject(
@@ -20,4 +21,5 @@ export async function moveProject(
   await setProjectOrganization(trx, id, to);
   await revokeKeysOfProject(trx, id);
   await deleteTransferRequests(trx, id);
+  await deleteWebhooksOfProject(trx, id);
 }

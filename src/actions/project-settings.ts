@@ -1,7 +1,7 @@
 import { isAddressRule } from '../domain/address-rules.ts';
 import { CoppiceError } from '../domain/errors.ts';
 import { LIMITS } from '../domain/limits.ts';
-import { arePreloaded } from '../domain/preload-libraries.ts';
+import { type PreloadChoice, unknownLibrary } from '../domain/preload-libraries.ts';
 import type { EndpointDefaults, ProjectSettings } from '../store/schema.ts';
 import { changedComputeIntent } from './compute-intent.ts';
 import type { InstallationFacts } from './context.ts';
@@ -21,7 +21,7 @@ export interface ProjectSettingsRequest {
   readonly block_vpc_connections?: boolean;
   readonly audit_log_level?: string;
   readonly hipaa?: boolean;
-  readonly preload_libraries?: { readonly use_defaults?: boolean; readonly enabled_libraries?: readonly string[] };
+  readonly preload_libraries?: PreloadChoice;
 }
 
 /** The defaults after a change. Throws when a size, a time or a Postgres setting is not allowed. */
@@ -52,7 +52,7 @@ export function changedEndpointDefaults(
 
 /**
  * The settings after a change: each key that is sent replaces what was there. What this version does not enforce is
- * refused with 501, since a quota that nothing keeps to is worse than none.
+ * refused with 501, since a rule that nothing keeps to is worse than none.
  */
 export function changedProjectSettings(request: ProjectSettingsRequest, before: ProjectSettings): ProjectSettings {
   const unenforced = unenforcedSetting(request);
@@ -79,14 +79,11 @@ function checkAllowedIps(ips: readonly string[]): void {
 }
 
 function unenforcedSetting(settings: ProjectSettingsRequest): string | undefined {
-  if (Object.values(settings.quota ?? {}).some((limit) => limit > 0)) return 'a quota (settings.quota)';
   if (settings.block_vpc_connections) return 'blocked connections (settings.block_vpc_connections)';
   if (settings.hipaa) return 'HIPAA rules (settings.hipaa)';
   if (settings.audit_log_level) return 'an audit log of its databases (settings.audit_log_level)';
-  if (!arePreloaded(settings.preload_libraries?.enabled_libraries)) {
-    return 'a choice of preloaded libraries (settings.preload_libraries)';
-  }
-  return undefined;
+  const unknown = unknownLibrary(settings.preload_libraries?.enabled_libraries);
+  return unknown && `the preloaded library ${JSON.stringify(unknown.slice(0, 100))} (settings.preload_libraries)`;
 }
 
 /** Throws when a restore window is longer than this server keeps. */

@@ -6,6 +6,7 @@ import { findEndpointsOfBranch } from '../store/endpoints.ts';
 import { type AccessibleProject, findBranchOf } from './access.ts';
 import { readAskedPoint } from './asked-point.ts';
 import type { ActionContext } from './context.ts';
+import { requireReady } from './require-ready.ts';
 import { travelToPoint } from './travel-to-point.ts';
 
 /** A point of a branch's history; fields as in the API. */
@@ -85,7 +86,7 @@ export async function findSource(
     timestamp: { field: 'timestamp', value: timestamp },
   });
   const branch = await findBranchOf(store, project, id);
-  if (!branch.ready_at) throw new CoppiceError('branch_not_ready');
+  await requireReady(store, branch);
   const source = { project_id: project.id, branch_id: branch.id, database: name };
   const known = await findDatabase(store, branch.id, name);
   if (asked) {

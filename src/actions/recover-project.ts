@@ -2,7 +2,7 @@ import { CoppiceError } from '../domain/errors.ts';
 import type { ProjectId } from '../domain/ids.ts';
 import { type BranchView, listBranches } from '../store/branches.ts';
 import { lockProjectEvenDeleted, recoverProjectRow } from '../store/deleted-projects.ts';
-import type { ProjectRow } from '../store/schema.ts';
+import type { ProjectView } from '../store/projects.ts';
 import { requireRole } from './access.ts';
 import { type Caller, roleIn } from './caller.ts';
 import type { ActionContext, InstallationFacts } from './context.ts';
@@ -19,7 +19,7 @@ export function recoverProject(
   context: ActionContext,
   caller: Caller,
   id: ProjectId,
-): Promise<{ project: ProjectRow; branches: BranchView[] }> {
+): Promise<{ project: ProjectView; branches: BranchView[] }> {
   return context.store.transaction().execute(async (trx) => {
     const found = await lockProjectEvenDeleted(trx, id);
     const role = found && roleIn(caller, found.organization_id);
@@ -29,7 +29,7 @@ export function recoverProject(
     if (found.deleted_at <= recoverableSince(context.installation)) {
       throw new CoppiceError('not_found', { noun: 'project' });
     }
-    const project = await recoverProjectRow(trx, id);
+    const project = { ...(await recoverProjectRow(trx, id)), usage: found.usage };
     return { project, branches: await listBranches(trx, id, { sort_by: 'created_at', sort_order: 'asc' }) };
   });
 }

@@ -23,6 +23,8 @@ import { type Caller, callerUserId } from './caller.ts';
 import type { ActionContext } from './context.ts';
 import { type ConfigCopy, copyBranchConfig, readConfigCopy } from './copy-branch-config.ts';
 import { endpointOperation, mayRun, willRun } from './endpoint-operations.ts';
+import { refuseUnmasked } from './masked-branch.ts';
+import { requireReady } from './require-ready.ts';
 import { requireStorage } from './storage-reserve.ts';
 
 /** Fields as in the API. */
@@ -113,7 +115,9 @@ async function checkRestore(
   }
   if (target.protected) throw new CoppiceError('branch_protected', { verb: 'reset' });
   if (target.in_restore) throw new CoppiceError('operations_running');
-  if (!target.ready_at || !source.ready_at) throw new CoppiceError('branch_not_ready');
+  await requireReady(store, target);
+  await requireReady(store, source);
+  if (!self) await refuseUnmasked(store, target.id);
   if (source.expires_at && !self) throw new CoppiceError('branch_expiring', { verb: 'restore from', id: source.id });
   if (preserve_under_name) return;
   const required = (reason: string) => new CoppiceError('preserve_name_required', { reason });

@@ -18,6 +18,8 @@ import { newComputeIntent } from './compute-intent.ts';
 import type { ActionContext } from './context.ts';
 import { insertNewEndpoint } from './create-endpoint.ts';
 import { endpointOperation } from './endpoint-operations.ts';
+import { refuseUnmasked } from './masked-branch.ts';
+import { requireQuota } from './require-quota.ts';
 import { openRolePassword, sealRolePassword } from './role-secret.ts';
 import { requireStorage } from './storage-reserve.ts';
 
@@ -51,9 +53,11 @@ export async function restoreSnapshot(
     const settled = await lockLiveProject(trx, project.id);
     const snapshot = await findMadeSnapshot(trx, project, id);
     const target = await findTarget(trx, project, snapshot, request);
+    if (target && target.id !== snapshot.source_branch_id) await refuseUnmasked(trx, target.id);
     const branch = await insertRestored(trx, caller, snapshot, target, request.name);
     await insertConfig(trx, context, snapshot, branch.id);
     if (!finalize) {
+      requireQuota(settled);
       const intent = newComputeIntent({}, settled.default_endpoint_settings, context.installation);
       await insertNewEndpoint(trx, branch, { type: 'read_write' }, intent);
     }

@@ -8,6 +8,7 @@ import type { OperationRow } from '../store/schema.ts';
 import { type AccessibleProject, findEndpointOf } from './access.ts';
 import type { ActionContext } from './context.ts';
 import { endpointOperation } from './endpoint-operations.ts';
+import { requireQuota } from './require-quota.ts';
 
 /** What starting an endpoint comes to: nothing, since it runs; a start that is under way; or a new one. */
 type StartPlan =
@@ -26,7 +27,8 @@ function planStart(endpoint: EndpointView | undefined): StartPlan {
 }
 
 /**
- * Has an endpoint's compute start. Starts of one endpoint are one operation, however many ask for it.
+ * Has an endpoint's compute start. Starts of one endpoint are one operation, however many ask for it. Throws when a quota is
+ * used up.
  *
  * @returns the operation to wait for; undefined when the compute runs
  */
@@ -39,10 +41,11 @@ export async function ensureStart(
   const plan = planStart(endpoint);
   if (plan.do !== 'start') return plan.do === 'join' ? plan.operation_id : undefined;
   return context.store.transaction().execute(async (trx) => {
-    await lockLiveProject(trx, endpoint!.project_id);
+    const project = await lockLiveProject(trx, endpoint!.project_id);
     const locked = await findEndpoint(trx, id);
     const final = planStart(locked);
     if (final.do !== 'start') return final.do === 'join' ? final.operation_id : undefined;
+    requireQuota(project, locked!.logical_size_bytes ?? 0);
     const operations = await createCall(trx, endpoint!.project_id, [endpointOperation('start_compute', locked!)]);
     // Bringing its branch back from the archive may come first.
     return operations.at(-1)!.id;

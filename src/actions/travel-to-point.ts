@@ -14,6 +14,8 @@ import { readAskedPoint } from './asked-point.ts';
 import type { ActionContext } from './context.ts';
 import { insertNewEndpoint } from './create-endpoint.ts';
 import { endpointOperation, willRun } from './endpoint-operations.ts';
+import { requireQuota } from './require-quota.ts';
+import { requireReady } from './require-ready.ts';
 import { requireStorage } from './storage-reserve.ts';
 
 /** One of the two, as a client wrote it. */
@@ -47,7 +49,7 @@ export async function travelToPoint(
   if (shared && (await runs(context.store, shared))) return shared;
   await requireStorage(context, 'branch');
   return context.store.transaction().execute(async (trx) => {
-    await lockLiveProject(trx, project_id);
+    requireQuota(await lockLiveProject(trx, project_id));
     const branch = await findTravelled(trx, branch_id);
     // It was restored since the point was found.
     if (branch.timeline_id !== timeline_id) throw new CoppiceError('operations_running');
@@ -68,7 +70,7 @@ function readPointTexts({ lsn, timestamp }: PointTexts): AskedPoint {
 async function findTravelled(store: Store, id: BranchId): Promise<BranchView> {
   const branch = await findBranch(store, id);
   if (!branch) throw new CoppiceError('not_found', { noun: 'branch' });
-  if (!branch.ready_at) throw new CoppiceError('branch_not_ready');
+  await requireReady(store, branch);
   return branch;
 }
 

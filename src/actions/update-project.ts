@@ -2,7 +2,7 @@ import { DEFAULT_RANGE } from '../domain/compute-size.ts';
 import { createCall, type NewOperation } from '../store/calls.ts';
 import type { StoreTransaction } from '../store/connection.ts';
 import { findEndpointsOfProject } from '../store/endpoints.ts';
-import { lockLiveProject, updateProjectRow } from '../store/projects.ts';
+import { lockLiveProject, type ProjectView, updateProjectRow } from '../store/projects.ts';
 import type { OperationRow, ProjectRow } from '../store/schema.ts';
 import type { AccessibleProject } from './access.ts';
 import type { ActionContext } from './context.ts';
@@ -28,7 +28,7 @@ export function updateProject(
   context: ActionContext,
   { id }: AccessibleProject,
   changes: ProjectChanges,
-): Promise<{ project: ProjectRow; operations: OperationRow[] }> {
+): Promise<{ project: ProjectView; operations: OperationRow[] }> {
   return context.store.transaction().execute(async (trx) => {
     const before = await lockLiveProject(trx, id);
     const { history_retention_seconds = before.history_retention_seconds } = changes;
@@ -51,7 +51,8 @@ export function updateProject(
       settings: JSON.stringify(settings),
       default_endpoint_settings: JSON.stringify(defaults),
     });
-    return { project, operations: await createCall(trx, id, await followUps(trx, before, project)) };
+    const operations = await createCall(trx, id, await followUps(trx, before, project));
+    return { project: { ...project, usage: before.usage }, operations };
   });
 }
 

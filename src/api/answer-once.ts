@@ -38,8 +38,12 @@ export async function answerOnce(
     const problem = 'must be 1 to 255 visible ASCII characters without spaces';
     throw new CoppiceError('invalid_request', { field: 'Idempotency-Key', problem });
   }
+  const { key_id } = request.caller!;
+  if (key_id === undefined) {
+    throw new CoppiceError('invalid_request', { field: 'Idempotency-Key', problem: 'is for calls with an API key' });
+  }
   const asked: IdempotentRequest = {
-    api_key_id: request.caller!.key_id,
+    api_key_id: key_id,
     key,
     request_hash: createHash('sha256')
       .update(JSON.stringify([request.url, request.body ?? null]))

@@ -24,16 +24,21 @@ function attributionOf(
   const caller = request.caller!;
   return {
     ...about,
-    actor_kind: `${caller.kind}_key`,
+    actor_kind: caller.key_id === undefined ? 'session' : `${caller.kind}_key`,
     key_id: caller.key_id,
     ...(caller.kind === 'personal' && { user_id: caller.user.id, user_email: caller.user.email }),
-    address: request.ip,
-    user_agent: shortUserAgent(request.headers['user-agent']),
-    request_id: request.id,
+    ...whence(request),
     target: request.params as Readonly<Record<string, unknown>>,
     organization_ids: organizationsOf(caller),
   };
 }
+
+/** Where a request came from, in the words of the audit log. */
+export const whence = (request: FastifyRequest): Pick<Attribution, 'address' | 'user_agent' | 'request_id'> => ({
+  address: request.ip,
+  user_agent: shortUserAgent(request.headers['user-agent']),
+  request_id: request.id,
+});
 
 /** Printable characters, not too many: it is whatever the client says. */
 const shortUserAgent = (text: string | undefined): string | undefined =>

@@ -17,7 +17,8 @@ export interface EventStreamRequest {
   readonly after: EventPosition;
   /** `ready`: nothing was missed. `reset`: something may have been, since what the caller saw last is not known any more. */
   readonly begin: 'ready' | 'reset';
-  readonly key_id: number;
+  /** What the caller came with (`credentialName`). */
+  readonly credential: string;
   readonly view: EventView;
   /** What the caller may see by now; rejects when that is nothing any more. */
   readonly look_up: () => Promise<EventView>;
@@ -33,7 +34,7 @@ export class EventStreams {
   readonly #feed: EventFeed;
   readonly #onError: (error: unknown) => void;
   readonly #heartbeat_ms: number;
-  readonly #open = new Map<() => void, number>();
+  readonly #open = new Map<() => void, string>();
   #closed = false;
 
   constructor(feed: EventFeed, onError: (error: unknown) => void, heartbeat_ms: number = LIMITS.event_heartbeat_ms) {
@@ -46,9 +47,9 @@ export class EventStreams {
    * The events behind a position, for as long as the reader stays, keeps up and may see them. Throws
    * `event_streams_exceeded`.
    */
-  open({ epoch, after, begin, key_id, view, look_up }: EventStreamRequest): Readable {
+  open({ epoch, after, begin, credential, view, look_up }: EventStreamRequest): Readable {
     if (this.#closed) throw new CoppiceError('unavailable');
-    this.#refuseTooMany(key_id);
+    this.#refuseTooMany(credential);
     const body = new PassThrough({ highWaterMark: BUFFERED_BYTES });
     const gone = new AbortController();
     let seen = after;
@@ -73,14 +74,14 @@ export class EventStreams {
       }, end);
     };
     const heartbeat = setInterval(beat, this.#heartbeat_ms).unref();
-    this.#open.set(end, key_id);
+    this.#open.set(end, credential);
     body.once('close', leave);
     body.write(`retry: ${RETRY_MS}\nevent: ${begin}\n${id()}data: {}\n\n`);
     const follower = {
       gone: gone.signal,
       scope: () => allowed.scope,
       maySee: (event: RecordedEvent) => {
-        if (event.type === 'api_key.revoked' && event.subject_id === String(key_id)) end();
+        if (event.type === 'api_key.revoked' && credential === `key:${event.subject_id}`) end();
         return allowed.maySee(event);
       },
       take: async (events: readonly RecordedEvent[], position: EventPosition) => {
@@ -108,8 +109,8 @@ export class EventStreams {
     for (const end of this.#open.keys()) end();
   }
 
-  #refuseTooMany(key_id: number): void {
-    const mine = [...this.#open.values()].filter((other) => other === key_id).length;
+  #refuseTooMany(credential: string): void {
+    const mine = [...this.#open.values()].filter((other) => other === credential).length;
     if (this.#open.size < LIMITS.event_streams && mine < LIMITS.event_streams_per_key) return;
     throw new CoppiceError('event_streams_exceeded', { limit: LIMITS.event_streams_per_key });
   }

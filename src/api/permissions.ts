@@ -74,6 +74,7 @@ export const PERMISSIONS = {
   'webhook.write': onProject,
   'organization_webhook.read': { scope: 'organization', role: 'admin', refused: NOT_FOR_PROJECT_KEYS },
   'organization_webhook.write': { scope: 'organization', role: 'admin', refused: NOT_FOR_PROJECT_KEYS },
+  'consumption.read': { scope: 'account', role: 'member', refused: NOT_FOR_PROJECT_KEYS },
   'event.read': { scope: 'account', role: 'member', refused: {} },
 } as const satisfies Record<string, Permission>;
 

@@ -27,9 +27,7 @@ const DATA_API_REASON = 'REST over a database is a service of its own; what spea
 const dataApiOff = notEnabled('Data API', DATA_API_REASON);
 const vpc = notAvailable('a VPC endpoint', 'there is no private network of a cloud');
 const noVpc = degraded('an empty list: there is no private network of a cloud');
-const notAnonymized = notEnabled('anonymization of this branch', 'there are no anonymized branches yet');
-const branchGone = notAvailable('recovery of a deleted branch', 'branches that are deleted are gone for good');
-const consumption = notAvailable('consumption history', 'nothing is metered yet');
+const masked = degraded('our own versions of the functions of PostgreSQL Anonymizer; the extension is not needed');
 const buckets = noRoute('object storage for applications is no database');
 const functions = noRoute('functions are no database');
 const credentials = noRoute('they are for buckets, functions and the AI gateway');
@@ -43,9 +41,11 @@ const account: Record<string, PublicOperation> = {
   'GET /users/me': served,
   'GET /users/me/organizations': served,
   'POST /users/me/projects/transfer': served,
-  'GET /consumption_history/projects': consumption,
-  'GET /consumption_history/v2/branches': consumption,
-  'GET /consumption_history/v2/projects': consumption,
+  'GET /consumption_history/projects': served,
+  'GET /consumption_history/v2/branches': served,
+  'GET /consumption_history/v2/projects': degraded(
+    '`extra_branches_month` is 0: no plan includes a number of branches',
+  ),
 };
 
 const organizations: Record<string, PublicOperation> = {
@@ -74,12 +74,12 @@ const projects: Record<string, PublicOperation> = {
   'GET /projects': degraded('`recoverable=true` lists projects where deleted ones are kept, which is a setting'),
   'POST /projects': degraded('settings that nothing would enforce are refused with 501'),
   'GET /projects/shared': served,
-  'GET /projects/{project_id}': degraded('metering fields are 0'),
+  'GET /projects/{project_id}': served,
   'PATCH /projects/{project_id}': degraded('settings that nothing would enforce are refused with 501'),
   'DELETE /projects/{project_id}': degraded('for good, unless deleted projects are kept, which is a setting'),
   'POST /projects/{project_id}/recover': degraded('where deleted projects are kept, which is a setting'),
   'GET /projects/{project_id}/advisors': degraded('three lints'),
-  'GET /projects/{project_id}/available_preload_libraries': degraded('what every compute loads: there is no choice'),
+  'GET /projects/{project_id}/available_preload_libraries': degraded('two libraries'),
   'GET /projects/{project_id}/connection_uri': served,
   'GET /projects/{project_id}/jwks': served,
   'POST /projects/{project_id}/jwks': served,
@@ -97,23 +97,29 @@ const projects: Record<string, PublicOperation> = {
 };
 
 const branches: Record<string, PublicOperation> = {
-  'GET /projects/{project_id}/branches': degraded('`include_deleted=true` adds none: what is deleted is gone for good'),
+  'GET /projects/{project_id}/branches': degraded(
+    '`include_deleted=true` adds some where deleted ones are kept, which is a setting',
+  ),
   'POST /projects/{project_id}/branches': served,
   'GET /projects/{project_id}/branches/count': served,
-  'GET /projects/{project_id}/branches/{branch_id}': degraded('metering fields are 0'),
+  'GET /projects/{project_id}/branches/{branch_id}': served,
   'PATCH /projects/{project_id}/branches/{branch_id}': served,
-  'DELETE /projects/{project_id}/branches/{branch_id}': degraded('for good, with and without `hard_delete`'),
-  'POST /projects/{project_id}/branches/{branch_id}/recover': branchGone,
+  'DELETE /projects/{project_id}/branches/{branch_id}': degraded(
+    'for good, unless deleted branches are kept, which is a setting',
+  ),
+  'POST /projects/{project_id}/branches/{branch_id}/recover': degraded(
+    'where deleted branches are kept, which is a setting',
+  ),
   'POST /projects/{project_id}/branches/{branch_id}/restore': served,
   'POST /projects/{project_id}/branches/{branch_id}/set_as_default': served,
   'GET /projects/{project_id}/branches/{branch_id}/schema': served,
   'GET /projects/{project_id}/branches/{branch_id}/compare_schema': served,
   'GET /projects/{project_id}/branches/{branch_id}/endpoints': served,
-  'POST /projects/{project_id}/branch_anonymized': notAvailable('an anonymized branch', 'not built yet'),
-  'GET /projects/{project_id}/branches/{branch_id}/masking_rules': notAnonymized,
-  'PATCH /projects/{project_id}/branches/{branch_id}/masking_rules': notAnonymized,
-  'GET /projects/{project_id}/branches/{branch_id}/anonymized_status': notAnonymized,
-  'POST /projects/{project_id}/branches/{branch_id}/anonymize': notAnonymized,
+  'POST /projects/{project_id}/branch_anonymized': masked,
+  'GET /projects/{project_id}/branches/{branch_id}/masking_rules': served,
+  'PATCH /projects/{project_id}/branches/{branch_id}/masking_rules': masked,
+  'GET /projects/{project_id}/branches/{branch_id}/anonymized_status': served,
+  'POST /projects/{project_id}/branches/{branch_id}/anonymize': served,
 };
 
 const snapshots: Record<string, PublicOperation> = {

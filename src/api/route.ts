@@ -31,6 +31,8 @@ export interface RouteInput<S extends RouteSchema, P extends PermissionName, F =
   readonly query: Parsed<S['querystring']>;
   readonly body: Parsed<S['body']>;
   readonly headers: IncomingHttpHeaders;
+  /** Who asks, as it is by now. Throws `unauthenticated` once that is nobody. */
+  readonly reauthenticate: () => Promise<Caller>;
   /** Answers that never end. */
   readonly streams: EventStreams;
   /** What `prefetch` of the route has begun. */

@@ -1,11 +1,13 @@
 import type { Route } from './route.ts';
 import { advisorRoutes } from './routes/advisors.ts';
+import { anonymizedBranchRoutes } from './routes/anonymized-branches.ts';
 import { apiKeyRoutes } from './routes/api-keys.ts';
 import { auditLogRoutes } from './routes/audit-log.ts';
 import { backupScheduleRoutes } from './routes/backup-schedules.ts';
 import { branchRoutes } from './routes/branches.ts';
 import { connectionUriRoutes } from './routes/connection-uri.ts';
 import { connectionRoutes } from './routes/connections.ts';
+import { consumptionRoutes } from './routes/consumption.ts';
 import { databaseRoutes } from './routes/databases.ts';
 import { endpointRoutes } from './routes/endpoints.ts';
 import { eventRoutes } from './routes/events.ts';
@@ -43,6 +45,7 @@ export const ROUTES: readonly Route[] = [
   ...transferRoutes,
   ...jwksRoutes,
   ...branchRoutes,
+  ...anonymizedBranchRoutes,
   ...snapshotRoutes,
   ...backupScheduleRoutes,
   ...endpointRoutes,
@@ -53,6 +56,7 @@ export const ROUTES: readonly Route[] = [
   ...databaseRoutes,
   ...connectionUriRoutes,
   ...operationRoutes,
+  ...consumptionRoutes,
   ...eventRoutes,
   ...webhookRoutes,
   ...unavailableRoutes,

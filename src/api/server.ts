@@ -30,6 +30,8 @@ import { OperationWaits } from '../actions/operation-waits.ts';
 import { CoppiceError } from '../domain/errors.ts';
 import type { OperationId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
+import { sessionTokenIn } from '../domain/session-cookie.ts';
+import type { SingleSignOn } from '../domain/single-sign-on.ts';
 import type { ChangeWatch } from '../store/change-watch.ts';
 import type { OrganizationRow, ProjectRow } from '../store/schema.ts';
 import type { Metrics } from '../watch/metrics.ts';
@@ -41,16 +43,20 @@ import { allowOrigins } from './cors.ts';
 import { answerUnreadable, sendError } from './errors.ts';
 import { EventFeed } from './event-feed.ts';
 import { EventStreams } from './event-streams.ts';
+import { addLoginRoutes } from './login/routes.ts';
+import { openapiOptions } from './openapi.ts';
 import { operationInTheWay } from './operation-in-the-way.ts';
 import { PERMISSIONS, type Permission } from './permissions.ts';
 import { withPreferredWait } from './preferred-wait.ts';
 import { createRateLimits, type RateLimitSettings, type RateLimits } from './rate-limits.ts';
 import type { Route, RouteInput, RouteSchema } from './route.ts';
+import { addDocsRoutes } from './routes/docs.ts';
 import { addHealthRoutes } from './routes/health.ts';
 import { addMetricsRoute } from './routes/metrics.ts';
 import { ROUTES } from './routes.ts';
 import { ErrorBody } from './schemas/error.ts';
 import { addJsonParser, validatorCompiler } from './validation.ts';
+import { requireOwnOrigin, shownBy } from './web-origin.ts';
 import { whenGone } from './when-gone.ts';
 
 const API_PREFIX = '/api/v2';
@@ -72,6 +78,8 @@ export interface StatusOptions {
 export interface ApiOptions extends StatusOptions {
   /** Where requests that wait hear that they may look again. */
   readonly changes: ChangeWatch;
+  /** Where people may log in instead of here. */
+  readonly sso?: SingleSignOn;
 }
 
 declare module 'fastify' {
@@ -86,7 +94,9 @@ declare module 'fastify' {
 /** Builds the server; the caller listens and closes. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const app = createBase(options, refuseUnknown);
+  addDocsRoutes(app);
   await app.register(async (api) => addApiRoutes(api, options), { prefix: API_PREFIX });
+  await app.register(async (login) => addLoginRoutes(login, options.context, options.sso));
   await app.ready();
   return app;
 }
@@ -140,14 +150,7 @@ function createBase(
 }
 
 async function addApiRoutes(api: FastifyInstance, { context, changes, rate_limits }: ApiOptions): Promise<void> {
-  await api.register(swagger, {
-    openapi: {
-      openapi: '3.1.0',
-      info: { title: 'Coppice API', version: 'v2', description: 'The management API of Coppice.' },
-      components: { securitySchemes: { BearerAuth: { type: 'http', scheme: 'bearer' } } },
-      security: [{ BearerAuth: [] }],
-    },
-  });
+  await api.register(swagger, openapiOptions(API_PREFIX));
   api.get('/openapi.json', { schema: { hide: true } }, async () => api.swagger());
   const keyUse = new KeyUse(context.store, (error) => api.log.warn({ err: error }, 'use of API keys was not recorded'));
   api.addHook('onClose', () => keyUse.close());
@@ -185,15 +188,21 @@ function addRoute(api: FastifyInstance, shared: Shared, route: Route): void {
     schema: { ...input, response: { ...response, '4xx': ErrorBody, '5xx': ErrorBody }, summary: route.summary },
     onRequest: async (request, reply) => {
       reply.header('cache-control', 'no-store');
-      rateLimits?.(reply, request.headers.authorization ?? '', route.permission);
+      const shown = shownBy(request, context.installation.public_url);
+      rateLimits?.(
+        reply,
+        shown.authorization ?? sessionTokenIn(shown.cookie, shown.secure, context.vault) ?? '',
+        route.permission,
+      );
       if (permission.scope === 'project') {
         request.project_access = accessProject(context, (request.params as { project_id: string }).project_id);
       }
       request.prefetched = route.prefetch?.(context, request.params as Record<string, string>);
       // Nobody waits for it when the caller is turned away before.
       request.prefetched?.catch(() => undefined);
-      const caller = await authenticate(context, request.headers.authorization);
-      keyUse.note(caller.key_id, request.ip);
+      const caller = await authenticate(context, shown);
+      if (caller.key_id !== undefined) keyUse.note(caller.key_id, request.ip);
+      else if (route.method !== 'GET') requireOwnOrigin(request, context.installation.public_url);
       const refusal = permission.refused[caller.kind];
       if (refusal) throw new CoppiceError(refusal, { project_id: caller.kind === 'project' ? caller.project_id : '' });
       if (caller.read_only && (route.method !== 'GET' || permission.reveals)) throw new CoppiceError('key_read_only');
@@ -232,6 +241,7 @@ async function authorised(
     query: request.query,
     body: request.body,
     headers: request.headers,
+    reauthenticate: () => authenticate(context, shownBy(request, context.installation.public_url)),
     streams,
     prefetched: request.prefetched,
     untilEnded: (ids: readonly OperationId[], seconds: number) =>

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifySchemaCompiler } from 'fastify';
+import type { FastifyInstance, FastifyRequest, FastifySchemaCompiler } from 'fastify';
 import type { TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
 import type { TLocalizedValidationError } from 'typebox/error';
@@ -47,7 +47,8 @@ function problem(error: TLocalizedValidationError | undefined): string {
 const ZERO_CHARACTER = /(?<!\\)(?:\\\\)*\\u0000/;
 
 /**
- * Reads JSON bodies. An empty one is no body, whatever the header says. A zero character is refused here, since no text
+ * Reads JSON bodies. An empty one is no body, whatever the header says it is: HTTP clients name a type of their own for a POST
+ * without a body, the one of the public API client among them. A zero character is refused here, since no text
  * of ours may hold one and the store cannot.
  */
 export function addJsonParser(app: FastifyInstance): void {
@@ -59,5 +60,9 @@ export function addJsonParser(app: FastifyInstance): void {
       return done(new CoppiceError('invalid_request', { field: 'body', problem: 'must not contain a zero character' }));
     }
     return parse(request, text as string, (error, body) => done(error && new CoppiceError('invalid_json'), body));
+  });
+  app.addContentTypeParser('*', async ({ headers }: FastifyRequest) => {
+    if (headers['content-length'] === '0' && headers['transfer-encoding'] === undefined) return undefined;
+    throw new CoppiceError('unsupported_media_type', { content_type: headers['content-type'] ?? '' });
   });
 }

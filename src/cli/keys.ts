@@ -7,9 +7,17 @@ import { readEmail } from './read-email.ts';
 /** What the commands do with one user's keys. */
 export interface KeyCommands {
   /** The secret is told this once. */
-  create(name: string): Promise<{ id: number; secret: string }>;
-  list(): Promise<readonly { id: number; name: string; created_at: Date; last_used_at: Date | null }[]>;
+  create(name: string, options: { read_only: boolean }): Promise<{ id: number; secret: string }>;
+  list(): Promise<readonly ShownKey[]>;
   revoke(id: number): Promise<void>;
+}
+
+interface ShownKey {
+  readonly id: number;
+  readonly name: string;
+  readonly read_only: boolean;
+  readonly created_at: Date;
+  readonly last_used_at: Date | null;
 }
 
 interface KeysContext {
@@ -31,9 +39,12 @@ export function registerKeys(program: Command, { settings, withKeys, print }: Ke
     .command('create')
     .description('make a key; it is shown this once, alone on standard output')
     .option('--name <name>', 'what the key is for', readName, 'command line')
+    .option('--read-only', 'a key that may look and change nothing', false)
     .option(...whose)
-    .action(({ name, email }: { name: string; email?: string }) =>
-      withKeys(settings(), email, async ({ create }) => print(`${(await create(name)).secret}\n`)),
+    .action(({ name, readOnly, email }: { name: string; readOnly: boolean; email?: string }) =>
+      withKeys(settings(), email, async ({ create }) =>
+        print(`${(await create(name, { read_only: readOnly })).secret}\n`),
+      ),
     );
   keys
     .command('list')
@@ -67,11 +78,12 @@ function readId(text: string): number {
   return id;
 }
 
-function formatKeys(keys: Awaited<ReturnType<KeyCommands['list']>>): string {
+function formatKeys(keys: readonly ShownKey[]): string {
   if (keys.length === 0) return 'There are no keys; coppice keys create makes one.\n';
   const when = (date: Date | null) => date?.toISOString().slice(0, 19).replace('T', ' ') ?? 'never';
-  const lines = keys.map(({ id, name, created_at, last_used_at }) =>
-    [String(id).padEnd(9), when(created_at), `last used ${when(last_used_at)}`.padEnd(29), name].join('  '),
-  );
+  const lines = keys.map(({ id, name, read_only, created_at, last_used_at }) => {
+    const used = `last used ${when(last_used_at)}`.padEnd(29);
+    return [String(id).padEnd(9), when(created_at), used, read_only ? `${name} (read-only)` : name].join('  ');
+  });
   return `${lines.join('\n')}\n`;
 }

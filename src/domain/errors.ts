@@ -1,7 +1,12 @@
+import { LOGIN_ERRORS } from './login-errors.ts';
+import { QUOTA_ERRORS } from './quota-errors.ts';
+
 /**
  * The one error table. A row tells the HTTP status, the code that clients match (mostly empty, as in the public API),
  * the sentence, and what a caller may do. `{name}` in a message is filled from the parameters given at the throw.
  */
+
+import { MASKING_ERRORS } from './masking/masking-errors.ts';
 
 export type RetryClass = 'never' | 'after_change' | 'safe';
 
@@ -220,6 +225,7 @@ export const ERRORS = {
     retry: 'after_change',
   },
   branch_not_ready: { status: 422, code: '', message: 'branch not ready yet', retry: 'safe' },
+  ...MASKING_ERRORS,
   branch_has_children: {
     status: 422,
     code: '',
@@ -275,6 +281,13 @@ export const ERRORS = {
     status: 422,
     code: '',
     message: 'restore cannot be finalized, since {reason}; branch_id:"{id}"',
+    retry: 'after_change',
+  },
+  branch_not_deleted: { status: 422, code: '', message: 'branch is not deleted; branch_id:"{id}"', retry: 'never' },
+  branch_parent_deleted: {
+    status: 422,
+    code: '',
+    message: 'the parent of the branch was deleted, too, and comes back first; parent_id:"{parent_id}"',
     retry: 'after_change',
   },
   project_not_deleted: {
@@ -407,6 +420,14 @@ export const ERRORS = {
     message: 'Postgres setting cannot be changed here; name:"{name}", problem:"{problem}"',
     retry: 'after_change',
   },
+  ...QUOTA_ERRORS,
+  consumption_range: {
+    status: 406,
+    code: '',
+    message:
+      'the range is outside of what can be told {granularity}: hourly of the last 168 hours, daily of the last 60 days, monthly of the last year; from:"{from}", to:"{to}"',
+    retry: 'after_change',
+  },
   storage_full: {
     status: 422,
     code: '',
@@ -443,6 +464,7 @@ export const ERRORS = {
     message: 'the branch could not be brought back from the archive: {reason}',
     retry: 'safe',
   },
+  ...LOGIN_ERRORS,
   unavailable: { status: 503, code: '', message: 'the service is not ready, please try again', retry: 'safe' },
   internal: {
     status: 500,

@@ -23,6 +23,29 @@ export const LIMITS = {
   invitations_per_call: 100,
   open_invitations_per_organization: 1000,
   email_characters: 256,
+  /** Of passwords that people log in with; those that wait to be hashed, and attempts from one network and at one address. */
+  password_characters_min: 12,
+  password_characters_max: 200,
+  passwords_waiting: 30,
+  sign_ins_per_network_burst: 60,
+  sign_ins_per_network_per_second: 1,
+  sign_ins_per_person_burst: 10,
+  sign_ins_per_person_per_second: 1 / 30,
+  /** Mails of one organisation: whoever invites chooses who gets them. */
+  mails_per_organization_burst: 100,
+  mails_per_organization_per_second: 1 / 60,
+  /** Whoever invites waits so long for the mail server. */
+  mail_wait_ms: 15_000,
+  mails_at_once: 5,
+  /** How long a login lasts that nobody uses, and how often using it is written down. */
+  session_seconds: 7 * 86_400,
+  session_renewal_seconds: 86_400,
+  /** How long a link can be used that sets a password, and one that invites. */
+  password_link_seconds: 86_400,
+  invitation_link_seconds: 7 * 86_400,
+  /** Wrong codes of a second factor, and for how long all are refused then. */
+  wrong_codes: 10,
+  wrong_codes_lock_seconds: 900,
   transfer_requests_per_project: 100,
   transfer_request_seconds_default: 86_400,
   transfer_request_seconds_max: 30 * 86_400,
@@ -35,6 +58,9 @@ export const LIMITS = {
   branch_expiry_seconds_max: 30 * 86_400,
   /** What has expired is looked for every few seconds. */
   branch_lease_seconds_min: 10,
+  masking_rules_per_branch: 1000,
+  masking_function_characters: 1000,
+  masking_value_characters: 10_000,
   snapshots_per_project: 1000,
   /** Points of the past that clients of one project are connected to at the same time. */
   ephemeral_branches_per_project: 10,
@@ -79,6 +105,8 @@ export const LIMITS = {
   webhook_error_characters: 500,
   /** After a change of its secret what is sent is signed with the former one, too, for so long. */
   webhook_former_secret_ms: 86_400_000,
+  /** Rows of removed snapshots of timelines, by which somebody may still see what was there. */
+  purged_snapshots_kept_ms: 7 * 86_400_000,
   /** How long a repeated POST is answered like the first one, and how many keys of such one caller can have in use. */
   idempotency_keys_kept_ms: 86_400_000,
   idempotency_keys_per_api_key: 10_000,

@@ -55,6 +55,12 @@ export const OPERATION_KINDS = {
     attempts: 3,
     deadline_ms: 600_000,
   },
+  import_data: {
+    title: 'Import data',
+    claims: { project: 'shared', timeline: 'exclusive' },
+    attempts: 3,
+    deadline_ms: 14_400_000,
+  },
   apply_storage_config: {
     title: 'Apply storage config',
     claims: { project: 'shared' },
@@ -103,6 +109,9 @@ export const NEEDS_VOLUME: ReadonlySet<OperationAction> = new Set<OperationActio
   'start_compute',
   'apply_config',
 ]);
+
+/** What makes the volume of the timeline that it claims. */
+export const MAKES_VOLUME: ReadonlySet<OperationAction> = new Set<OperationAction>(['create_branch', 'import_data']);
 
 /** Statuses in which an operation holds its claims. `failed` does not: it waits for a person or a later event. */
 export const UNFINISHED_STATUSES = ['scheduling', 'running', 'cancelling'] as const;

@@ -85,6 +85,12 @@ const READERS: Record<SettingType, Reader> = {
   choice_list: (text, setting) => readItems(text).map((item) => readChoice(item, setting)),
   count: (text, { allowed_min = 1, allowed_max = 1 }) => readInteger(text, allowed_min, allowed_max, 'a number'),
   domain: readMatching(HOST_NAME, 'is not a domain name; give one in lower case, such as db.example.com'),
+  domain_list: (text) => {
+    const items = readItems(text.toLowerCase());
+    const wrong = items.find((item) => !HOST_NAME.test(item));
+    if (wrong === undefined) return items;
+    throw new UnreadableValue(`holds "${wrong}", which is not a domain name; give domains separated by commas`);
+  },
   email: readMatching(/^[^\s@]+@[^\s@]{1,190}$/, 'is not an email address; give one such as you@example.com'),
   network_list: (text) => {
     const items = readItems(text);
@@ -114,6 +120,11 @@ const READERS: Record<SettingType, Reader> = {
   seconds: (text, { allowed_min = 1, allowed_max = LIMITS.suspend_timeout_seconds_max }) =>
     readInteger(text, allowed_min, allowed_max, 'a number of seconds'),
   size: readSize,
+  smtp_url: (text) => {
+    if (/^smtps?:\/\/./.test(text) && URL.canParse(text) && new URL(text).hostname !== '') return text;
+    throw new UnreadableValue('is not the address of a mail server; give one such as smtp://user:password@host:587');
+  },
+  text: readMatching(/^[\x21-\x7e]{1,1000}$/, 'must be printable characters without white space'),
   web_address: (text) => {
     const url = /^https?:\/\/./.test(text) && URL.canParse(text) ? new URL(text) : undefined;
     // A password in it would be shown wherever the address is.
@@ -148,6 +159,8 @@ function pairProblems(values: Record<string, unknown>): string[] {
     ['tls_cert', 'tls_key'],
     ['tls_key', 'tls_cert'],
     ['archive_branches_min_age_seconds', 'archive_branches_after_seconds'],
+    ['smtp_url', 'mail_from'],
+    ['mail_from', 'smtp_url'],
   ] as const) {
     if (values[one] !== undefined && values[other] === undefined) {
       problems.push(`${settingFlag(one)} is given without ${settingFlag(other)}; give both or neither`);
@@ -157,6 +170,12 @@ function pairProblems(values: Record<string, unknown>): string[] {
   if (certificates && keys && certificates.length !== keys.length) {
     problems.push(
       `${settingFlag('tls_cert')} has ${certificates.length} items and ${settingFlag('tls_key')} ${keys.length}; give a key for each certificate`,
+    );
+  }
+  const secrets = [values.oidc_client_secret, values.oidc_client_secret_file].filter((value) => value !== undefined);
+  if ((values.oidc_issuer === undefined) !== (values.oidc_client_id === undefined || secrets.length !== 1)) {
+    problems.push(
+      `${settingFlag('oidc_issuer')} needs ${settingFlag('oidc_client_id')} and one of ${settingVariable('oidc_client_secret')} and ${settingFlag('oidc_client_secret_file')}, and these need it`,
     );
   }
   if (values.archive_branches_after_seconds !== undefined && values.objects === undefined) {

@@ -23,6 +23,7 @@ export type SettingType =
   | 'choice_list'
   | 'count'
   | 'domain'
+  | 'domain_list'
   | 'email'
   | 'network_list'
   | 'object_place'
@@ -34,6 +35,8 @@ export type SettingType =
   | 'region'
   | 'seconds'
   | 'size'
+  | 'smtp_url'
+  | 'text'
   | 'web_address';
 
 /** A default that depends on the machine or on a setting above it; undefined when none can be told. */
@@ -92,6 +95,12 @@ export const SETTINGS = {
     type: 'domain',
     default: 'localhost',
     description: 'Endpoints are named `<endpoint>.<domain>`. DNS must answer for `*.<domain>` with this machine.',
+  },
+  public_url: {
+    type: 'web_address',
+    default_text: '`http://<domain>:<api port>`',
+    description:
+      'Where people reach Coppice in a browser, such as `https://coppice.example.com`: what links to log in begin with. With `https`, a balancer in front that ends TLS must pass on the `Host` header.',
   },
   region_id: {
     type: 'region',
@@ -268,6 +277,46 @@ export const SETTINGS = {
     description:
       'A project that nobody has touched for so long is moved to object storage with all of its branches and snapshots, and brought back when it is needed.',
   },
+  smtp_url: {
+    type: 'smtp_url',
+    default_text: 'none; links are shown to whoever invites',
+    secret: true,
+    description:
+      'A mail server that invitations are sent through, such as `smtp://user:password@mail.example.com:587` or `smtps://`.',
+  },
+  mail_from: {
+    type: 'email',
+    default_text: 'none',
+    description: 'The address that mails come from. Given together with the mail server.',
+  },
+  oidc_issuer: {
+    type: 'web_address',
+    default_text: 'none',
+    description:
+      'Single sign-on by OpenID Connect: the address that the issuer goes by. It sends people back to `<public url>/api/auth/callback/sso`.',
+  },
+  oidc_client_id: {
+    type: 'text',
+    default_text: 'none',
+    description: 'What the issuer knows Coppice as.',
+  },
+  oidc_client_secret: {
+    type: 'text',
+    default_text: 'none',
+    secret: true,
+    description: 'What Coppice proves that with.',
+  },
+  oidc_client_secret_file: {
+    type: 'path',
+    default_text: 'none',
+    description: 'A file that holds it, instead.',
+  },
+  oidc_email_domains: {
+    type: 'domain_list',
+    default_text: 'none: people who have an account or an invitation',
+    description:
+      'Domains of e-mail addresses: people of these and of no others may log in by single sign-on, and get an account when they do.',
+  },
   allowed_origins: {
     type: 'origin_list',
     default_text: 'none',
@@ -300,6 +349,15 @@ export const SETTINGS = {
     allowed_max: 315_360_000,
     description: 'Entries of the audit log that are older are removed.',
   },
+  operations_retention_seconds: {
+    type: 'seconds',
+    default: '15552000',
+    default_text: '15552000, which is 180 days; 0 keeps all',
+    allowed_min: 0,
+    allowed_max: 315_360_000,
+    description:
+      'Operations that ended longer ago are forgotten, and so is what was deleted longer ago. What has not ended stays.',
+  },
   keep_deleted_projects_seconds: {
     type: 'seconds',
     default: '0',
@@ -308,6 +366,15 @@ export const SETTINGS = {
     allowed_max: 31_536_000,
     description:
       'A deleted project can be brought back for so long, and takes its space on the disk until then. The public API does so for 604800 (7 days).',
+  },
+  keep_deleted_branches_seconds: {
+    type: 'seconds',
+    default: '0',
+    default_text: '0, which is not at all',
+    allowed_min: 0,
+    allowed_max: 31_536_000,
+    description:
+      'A deleted branch, or one that has expired, can be brought back for so long, and takes its space on the disk until then. The public API does so for 604800 (7 days).',
   },
   keep_computes: {
     type: 'boolean',
@@ -338,7 +405,7 @@ type Value<S> = S extends { type: 'count' | 'port' | 'seconds' | 'size' }
       ? C
       : S extends { type: 'choice_list'; allowed: readonly (infer C)[] }
         ? readonly C[]
-        : S extends { type: 'address_list' | 'network_list' | 'origin_list' | 'path_list' }
+        : S extends { type: 'address_list' | 'domain_list' | 'network_list' | 'origin_list' | 'path_list' }
           ? readonly string[]
           : string;
 

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { ComputeRange, ComputeUnits } from '../domain/compute-size.ts';
+import type { PreloadChoice } from '../domain/preload-libraries.ts';
 import type { ComputeRef, ComputeSpec } from '../drivers/compute/contract.ts';
 import { pgHba, pgIdent } from '../postgres/access.ts';
 import { postgresqlConf, quietConf, type SettingsSource } from '../postgres/settings.ts';
@@ -51,6 +52,7 @@ export function settingsSource(ctx: EngineContext, facts: EndpointFacts): Settin
     range: facts,
     pg_settings: facts.pg_settings,
     logical_replication: facts.project_settings.enable_logical_replication === true,
+    preload_libraries: facts.project_settings.preload_libraries as PreloadChoice | undefined,
     platform: { ...REPLAY, ...(facts.ephemeral_of ? PAST : archiveSettings(ctx, facts)) },
   };
 }
@@ -103,7 +105,7 @@ export function quietSpec(
     owner: volumeOwner(ctx, child),
     files: {
       'postgresql.conf': quietConf({ major: distribution.major, range, platform: { hot_standby: !child.replays } }),
-      'pg_hba.conf': pgHba(child.enter_as),
+      'pg_hba.conf': pgHba(child.enter_as, { alone: true }),
       'pg_ident.conf': pgIdent(ctx.os_user, child.enter_as),
     },
     size: range.max_cu,

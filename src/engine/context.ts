@@ -40,8 +40,12 @@ export interface EngineContext {
   readonly detach_projects_after_ms: number | undefined;
   /** Older entries of the audit log go; undefined: none does. */
   readonly audit_log_retention_ms: number | undefined;
+  /** Operations that ended longer ago go; undefined: none does. */
+  readonly operations_retention_ms: number | undefined;
   /** A deleted project is purged after so long. */
   readonly keep_deleted_projects_ms: number;
+  /** The same of a deleted branch; 0: at once. */
+  readonly keep_deleted_branches_ms: number;
   /** How often everything in the archives is compared with its checksums. */
   readonly archive_check_interval_ms: number;
   /** When a running server is due for a snapshot: after so much log, or after so long when it wrote at all. */
@@ -55,6 +59,8 @@ export interface EngineContext {
   readonly template: (distributionId: string) => Promise<VolumeRef>;
   /** Passwords of read replicas are reckoned from it. */
   readonly replication_key: Buffer;
+  /** Secrets of masked branches are reckoned from it. */
+  readonly masking_key: Buffer;
   /** What the secrets of webhooks are reckoned from, and whether receivers may be on this machine. */
   readonly webhooks: { readonly key: Buffer; readonly loopback: boolean };
   /** The user that Coppice runs as: computes let it in as `cloud_admin`. */

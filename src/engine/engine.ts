@@ -13,8 +13,10 @@ import { deleteExpired } from './chores/expiry.ts';
 import { serveExports } from './chores/exports.ts';
 import { followPrimaries } from './chores/follow-primaries.ts';
 import { forgetOld } from './chores/forget.ts';
+import { forgetOldOperations } from './chores/forget-operations.ts';
 import { idleSuspend } from './chores/idle-suspend.ts';
 import { removeLeftovers } from './chores/leftovers.ts';
+import { forgetOldUsage, meterComputes } from './chores/metering.ts';
 import { makeDueSnapshots } from './chores/schedules.ts';
 import { sendWebhooks } from './chores/send-webhooks.ts';
 import { shipLog } from './chores/ship-log.ts';
@@ -32,6 +34,7 @@ import { createBranch } from './operations/create-branch.ts';
 import { createTimeline } from './operations/create-timeline.ts';
 import { deleteTenant } from './operations/delete-tenant.ts';
 import { deleteTimeline } from './operations/delete-timeline.ts';
+import { importData } from './operations/import-data.ts';
 import { startCompute } from './operations/start-compute.ts';
 import { suspendCompute } from './operations/suspend-compute.ts';
 import { tenantDetach } from './operations/tenant-detach.ts';
@@ -47,6 +50,7 @@ const RUNNERS: OperationRunners = {
   suspend_compute: suspendCompute,
   apply_config: applyConfig,
   apply_schema_from_branch: applySchemaFromBranch,
+  import_data: importData,
   apply_storage_config: applyStorageConfig,
   timeline_archive: timelineArchive,
   timeline_unarchive: timelineUnarchive,
@@ -80,6 +84,7 @@ export async function startEngine(
   const webhooks = startLoop({ name: 'webhooks', interval_ms: 100, logger }, sendWebhooks(ctx, stopping.signal));
   const loops = [
     startLoop({ name: 'idle_suspend', interval_ms: 1_000, logger }, idleSuspend(ctx, stopping.signal)),
+    startLoop({ name: 'metering', interval_ms: 10_000, rest_ms: 600_000, logger }, meterComputes(ctx)),
     startLoop({ name: 'availability', interval_ms: 10_000, logger }, lookForCrashes),
     startLoop({ name: 'follow_primaries', interval_ms: 2_000, logger }, followPrimaries(ctx, stopping.signal)),
     startLoop({ name: 'pool', interval_ms: 15_000, logger }, () => watchPool(ctx)),
@@ -90,7 +95,6 @@ export async function startEngine(
     startLoop({ name: 'exports', interval_ms: 500, logger }, serveExports(ctx, stopping.signal)),
     startLoop({ name: 'schedules', interval_ms: 5_000, logger }, () => makeDueSnapshots(ctx, new Date())),
     startLoop({ name: 'expiry', interval_ms: 5_000, logger }, () => deleteExpired(ctx, new Date())),
-    startLoop({ name: 'forget', interval_ms: 60_000, logger }, () => forgetOld(ctx, new Date())),
     startLoop({ name: 'ephemeral', interval_ms: 2_000, logger }, () => removeEphemeralBranches(ctx)),
     startLoop({ name: 'archive', interval_ms: 2_000, logger }, takeInRunning(ctx, stopping.signal)),
     startLoop({ name: 'archive_all', interval_ms: 2_000, logger }, takeInAll(ctx, stopping.signal)),
@@ -106,9 +110,7 @@ export async function startEngine(
       detachUnused(ctx, new Date()),
     ),
     startLoop({ name: 'stored', interval_ms: 15_000, logger }, () => removeUnneeded(ctx)),
-    startLoop({ name: 'audit_log', interval_ms: 600_000, rest_ms: 3_600_000, logger }, () =>
-      forgetOldEntries(ctx, new Date()),
-    ),
+    ...forgettingLoops(ctx),
     ...shippingLoops(ctx),
     startLoop({ name: 'leftovers', interval_ms: 30_000, logger }, () => removeLeftovers(ctx)),
   ];
@@ -131,6 +133,18 @@ export async function startEngine(
 
 /** A branch is archived, or a project detached, at most a quarter of the time too late, or a minute. */
 const lookIntervalMs = (after_ms = 60_000): number => Math.min(60_000, Math.max(1_000, after_ms / 4));
+
+/** What is kept for a while only: looked at once an hour, or every minute where much comes. */
+function forgettingLoops(ctx: EngineContext): Loop[] {
+  const { logger } = ctx;
+  const rarely = { interval_ms: 600_000, rest_ms: 3_600_000, logger };
+  return [
+    startLoop({ name: 'forget', interval_ms: 60_000, logger }, () => forgetOld(ctx, new Date())),
+    startLoop({ name: 'audit_log', ...rarely }, () => forgetOldEntries(ctx, new Date())),
+    startLoop({ name: 'usage', ...rarely }, () => forgetOldUsage(ctx, new Date())),
+    startLoop({ name: 'forget_operations', ...rarely }, () => forgetOldOperations(ctx, new Date())),
+  ];
+}
 
 /** None where there is no object storage. */
 function shippingLoops(ctx: EngineContext): Loop[] {

@@ -150,6 +150,13 @@ async function promoteAt(
   if (parseLsn(reached) !== parseLsn(replay_to)) throw new Error(`replay ended at ${reached}, not at ${replay_to}`);
 }
 
+/** The volume stays as it is; nothing runs on it. */
+export async function stopFirstServer(ctx: EngineContext, id: TimelineId): Promise<void> {
+  const ref = firstServerRef(ctx, id);
+  await ctx.compute.ensureStopped(ref, 'staged');
+  await ctx.compute.ensureRemoved(ref);
+}
+
 /** Nothing is left of a timeline: neither the server that may prepare it nor its snapshots and its volume. */
 export async function discardTimeline(ctx: EngineContext, id: TimelineId): Promise<void> {
   const ref = firstServerRef(ctx, id);

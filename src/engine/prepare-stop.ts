@@ -2,6 +2,7 @@ import type { ComputeRef } from '../drivers/compute/contract.ts';
 import { checkpoint } from '../postgres/activity.ts';
 import type { EngineContext } from './context.ts';
 import { learnFromServer } from './learn.ts';
+import { meterServer } from './meter-server.ts';
 import { sessions } from './sessions.ts';
 
 /** After that the stop begins unprepared: a checkpoint may take long, and a server may be hung. */
@@ -20,6 +21,7 @@ export async function prepareStop(
   try {
     await using session = await sessions(ctx, compute, patience)('postgres');
     await checkpoint(session);
+    await meterServer(ctx, id, session);
     await learnFromServer(ctx, id);
   } catch (error) {
     ctx.logger.warn({ endpoint_id: id, err: error }, 'a stop could not be prepared');

@@ -2,6 +2,7 @@ import { CoppiceError } from '../domain/errors.ts';
 import type { CallId } from '../domain/ids.ts';
 import { OPERATION_KINDS, type OperationAction, retryDelayMs } from '../domain/operation-kinds.ts';
 import { ComputeStartError } from '../drivers/compute/contract.ts';
+import { observeMaskingFailed } from '../store/branch-maskings.ts';
 import { abandonRestore } from '../store/branch-restores.ts';
 import { enqueueCall } from '../store/calls.ts';
 import {
@@ -113,10 +114,16 @@ async function recordFailure(ctx: EngineContext, operation: OperationRow, error:
   return false;
 }
 
+/** Operations whose failure leaves a masked branch private. */
+const MAKES_MASKED: ReadonlySet<OperationAction> = new Set<OperationAction>(['create_branch', 'import_data']);
+
 /** Durable: the branch of a restore that failed is what it was, from the moment on that the failure is known. */
 async function giveUp(ctx: EngineContext, operation: OperationRow, reason: string): Promise<void> {
   await ctx.intent.transaction().execute(async (trx) => {
     if (operation.action === 'create_branch') await abandonRestore(trx, operation);
+    if (operation.branch_id && MAKES_MASKED.has(operation.action)) {
+      await observeMaskingFailed(trx, operation.branch_id, reason);
+    }
     // What was to be restored from, or to be a parent, does not come back.
     if (operation.action === 'timeline_unarchive' || operation.action === 'tenant_reattach') {
       for (const planned of await findPlannedBranches(trx, operation.call_id)) await abandonRestore(trx, planned);

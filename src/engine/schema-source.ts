@@ -10,15 +10,19 @@ import { discardTimeline, firstServerRef } from './first-start.ts';
 import { makeTimeline } from './make-timeline.ts';
 
 /**
- * What a branch that takes over no data takes its schema from: a copy of its source, with a server that nobody reaches.
- * It has no row, since it lives no longer than two operations, and its id follows from the branch's timeline.
+ * What a branch is filled from that takes over no data, or masked data: a copy of its source, with a server that nobody
+ * reaches. It has no row, so that nothing but the operations of that branch finds it, and its id follows from the branch's
+ * timeline. It goes when the branch is filled, or with the branch.
  */
 export function schemaSourceId(id: TimelineId): TimelineId {
   const hash = createHash('sha256').update(`schema source of ${id}`).digest('hex');
   return hash.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
 
-/** Copies the source, as it is or as it was at a point. Only while this runs must the source not start or stop. */
+/**
+ * Copies the source, as it is or as it was at a point. Only while this runs must the source not start or stop.
+ * @returns where the copy parts from it
+ */
 export async function makeSchemaSource(
   ctx: EngineContext,
   wanted: {
@@ -28,9 +32,10 @@ export async function makeSchemaSource(
     readonly point?: HistoryPoint;
     readonly signal: AbortSignal;
   },
-): Promise<void> {
-  await discardSchemaSource(ctx, wanted.timeline.id);
-  await makeTimeline(ctx, { ...wanted, timeline: { ...wanted.timeline, id: schemaSourceId(wanted.timeline.id) } });
+): Promise<HistoryPoint> {
+  const { timeline } = wanted;
+  await discardSchemaSource(ctx, timeline.id);
+  return (await makeTimeline(ctx, { ...wanted, timeline: { ...timeline, id: schemaSourceId(timeline.id) } })).point;
 }
 
 /** Nothing is left of it. */

@@ -2,6 +2,7 @@ import type { EndpointId } from '../domain/ids.ts';
 import type { ConnectionRecord } from './connection-record.ts';
 import { Measures, type MeasuresOptions } from './measures.ts';
 import { refusals } from './refusal.ts';
+import { Transfers } from './transfers.ts';
 
 export type Admission = 'admitted' | 'refused' | 'dropped';
 
@@ -24,6 +25,7 @@ interface ConnectionLimits extends MeasuresOptions {
 /** Counts a gateway's connections and keeps them within bounds. */
 export class Connections {
   readonly measures: Measures;
+  readonly transfers: Transfers;
   readonly #limits: ConnectionLimits;
   readonly #unauthenticated = new Set<ConnectionRecord>();
   readonly #endpoints = new Map<ConnectionRecord, EndpointId>();
@@ -33,8 +35,10 @@ export class Connections {
   readonly #directRecords = new Set<ConnectionRecord>();
   readonly #open = new Set<Promise<void>>();
 
-  constructor(limits: ConnectionLimits) {
+  /** @param onTransfers there may be transfers to take, where there were none */
+  constructor(limits: ConnectionLimits, onTransfers: () => void = () => undefined) {
     this.#limits = limits;
+    this.transfers = new Transfers(onTransfers);
     this.measures = new Measures(limits);
   }
 
@@ -74,12 +78,14 @@ export class Connections {
       this.#direct.set(id, this.directCount(id) + 1);
     }
     this.measures.entered(record, id);
+    this.transfers.entered(record, id);
   }
 
   /** Its record is complete, but for what is added here: why it ended. */
   ended(record: ConnectionRecord): void {
     record.reason = record.error_kind ?? record.reason ?? (record.connected ? 'client' : undefined);
     this.measures.ended(record);
+    this.transfers.ended(record);
     this.#unauthenticated.delete(record);
     const id = this.#endpoints.get(record);
     if (id === undefined) return;

@@ -27,6 +27,7 @@ import { type ProxyRules, receiveBehindProxy } from './proxy-protocol.ts';
 import { refusalResponse, refusals } from './refusal.ts';
 import { gatewaySamples } from './samples.ts';
 import { type ConnectionContext, serveConnection } from './serve-connection.ts';
+import type { Transfer } from './transfers.ts';
 import { turnstile } from './turnstile.ts';
 import { VerifiedPasswords } from './verified-passwords.ts';
 
@@ -52,7 +53,9 @@ export interface GatewayOptions {
    * out, which suits a gateway that is alone and never restarted.
    */
   readonly mock_secret?: Buffer;
-  /** Hears of the end of every connection that had logged in, for metering. */
+  /** There may be transfers to take from now on, where there were none. */
+  readonly onTransfers?: () => void;
+  /** Hears of the end of every connection that had logged in. */
   readonly onSessionEnd?: (record: Readonly<ConnectionRecord>) => void;
   /** Bounds other than the product's. */
   readonly limits?: Partial<GatewayLimits>;
@@ -96,6 +99,10 @@ export interface Gateway {
   connectionsOf(id: EndpointId, limit: number): EndpointConnections;
   /** What is measured, read at this moment. */
   samples(): Sample[];
+  /** False: nobody is connected, and everything has been taken. */
+  transfersPending(): boolean;
+  /** What passed between clients and endpoints since the last call. */
+  takeTransfers(): Transfer[];
   /** Cancels what a key of this gateway stands for. Never throws. */
   cancel(request: CancelRequest): Promise<void>;
   /**
@@ -114,7 +121,7 @@ const HASHING_WIDTH = 2;
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const limits: GatewayLimits = { ...LIMITS, ...options.limits };
   const [draining, stopping] = [new AbortController(), new AbortController()];
-  const connections = new Connections(limits);
+  const connections = new Connections(limits, options.onTransfers);
   const shared = shareContext(options, limits, connections, { draining: draining.signal, stopping: stopping.signal });
   const { pools } = shared;
 
@@ -186,10 +193,12 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 const views = (
   connections: Connections,
   pools: Pools,
-): Pick<Gateway, 'sessionCount' | 'connectionsOf' | 'samples'> => ({
+): Pick<Gateway, 'sessionCount' | 'connectionsOf' | 'samples' | 'transfersPending' | 'takeTransfers'> => ({
   sessionCount: (id) => connections.sessionCount(id),
   connectionsOf: (id, limit) => viewEndpoint(id, limit, { connections, pools }),
   samples: () => gatewaySamples({ measures: connections.measures, connections, pools }),
+  transfersPending: () => connections.transfers.pending,
+  takeTransfers: () => connections.transfers.take(),
 });
 
 /** What all connections use. */

@@ -1,4 +1,4 @@
-import { isIPv4, SocketAddress } from 'node:net';
+import { customerNetwork } from '../domain/customer-network.ts';
 import { type BucketSize, type TokenBuckets, tokenBuckets } from '../domain/token-buckets.ts';
 import { addressOf } from './peer.ts';
 import { Refusal, refusals } from './refusal.ts';
@@ -119,17 +119,8 @@ export class LoginGuard {
   }
 }
 
-const GROUPS_OF_NETWORK = 4;
-
-/** What stands for all addresses that one customer may have. */
+/** Attempts from all addresses that one customer may have count together. */
 function networkOf(peer: string | undefined): string {
   const address = addressOf(peer);
-  if (address === undefined) return 'unknown';
-  if (isIPv4(address)) return address;
-  const shortest = new SocketAddress({ address, family: 'ipv6' }).address;
-  const [head = '', tail] = shortest.split('::');
-  const left = head.split(':').filter(Boolean);
-  const right = tail?.split(':').filter(Boolean) ?? [];
-  const zeros = Array.from({ length: 8 - left.length - right.length }, () => '0');
-  return [...left, ...zeros, ...right].slice(0, GROUPS_OF_NETWORK).join(':');
+  return address === undefined ? 'unknown' : customerNetwork(address);
 }

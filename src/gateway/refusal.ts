@@ -191,15 +191,15 @@ export const refusals = {
   controlPlane: (cause: unknown) => new Refusal('controlplane', 'XX000', 'Control plane request failed', { cause }),
 } as const;
 
-/** The class of SQLSTATEs of what a client wrote. */
-const DATA_EXCEPTION = '22';
+/** SQLSTATEs of what a client wrote, and of bounds that its own people can move: nothing is wrong here. */
+const OF_USERS = /^(22|53400$)/;
 
 /** Whatever ended a connection before its session; what is not known becomes a refusal that says nothing of the inside. */
 export function toRefusal(error: unknown): Refusal | ComputeRefusal | ClientGone {
   if (error instanceof Refusal || error instanceof ComputeRefusal || error instanceof ClientGone) return error;
   if (error instanceof ProtocolError) return new Refusal('user', error.code, error.message);
   if (error instanceof WakeError) {
-    const kind = error.code.startsWith(DATA_EXCEPTION) ? 'user' : 'controlplane';
+    const kind = OF_USERS.test(error.code) ? 'user' : 'controlplane';
     return new Refusal(kind, error.code, error.message, { cause: error.cause });
   }
   return refusals.controlPlane(error);

@@ -1,9 +1,10 @@
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { registerBackup } from '../cli/backup.ts';
 import { registerDoctor } from '../cli/doctor.ts';
 import { registerExport } from '../cli/export.ts';
 import { registerKeys } from '../cli/keys.ts';
 import { registerPool } from '../cli/pool.ts';
+import { readPassword } from '../cli/read-password.ts';
 import { registerRestore } from '../cli/restore.ts';
 import { registerStatus } from '../cli/status.ts';
 import { readGivenSettings, registerUp, SettingsError } from '../cli/up.ts';
@@ -42,7 +43,10 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
   registerUsers(program, {
     settings,
     print,
-    createUser: async (of, user) => (await import('./make-user.ts')).makeUser(of, user),
+    createUser: async (of, user) => (await import('./people.ts')).makeUser(of, user),
+    listUsers: async (of) => (await import('./people.ts')).listUsers(of),
+    resetLogin: async (of, reset) => (await import('./people.ts')).resetUser(of, reset),
+    readPassword: () => readPassword(process.stdin, (text) => process.stderr.write(text)),
   });
   registerExport(program, {
     settings,
@@ -92,7 +96,16 @@ function progressTo(stream: NodeJS.WriteStream): (text: string) => void {
 
 /** What was written for people is shown as it is; anything else with its stack, since it is a mistake of ours. */
 function sentenceFor(error: unknown): string {
-  const sentences = [BackupError, StartError, CoppiceError, SettingsError, PoolError, CommandError, ObjectError];
+  const sentences = [
+    BackupError,
+    StartError,
+    CoppiceError,
+    InvalidArgumentError,
+    SettingsError,
+    PoolError,
+    CommandError,
+    ObjectError,
+  ];
   if (error instanceof Error && sentences.some((kind) => error instanceof kind)) return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

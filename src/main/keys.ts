@@ -29,8 +29,9 @@ export async function withKeys<T>(
     if (!user && email !== undefined) throw new CoppiceError('not_found', { noun: `user with the address ${email}` });
     if (!user) throw new StartError(`Coppice on ${settings.data_dir} has no user yet: let it start once`);
     return use({
-      create: async (name) => {
-        const { key, secret } = await createApiKey(onCommand(context, 'api_key.create'), { user_id: user.id, name });
+      create: async (name, { read_only }) => {
+        const asked = { user_id: user.id, name, read_only };
+        const { key, secret } = await createApiKey(onCommand(context, 'api_key.create'), asked);
         return { id: key.id, secret };
       },
       list: () => listPersonalKeys(context.store, user.id),

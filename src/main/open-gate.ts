@@ -21,6 +21,8 @@ export interface GateOptions {
   readonly logger: Log;
   /** The data directory. */
   readonly directory: string;
+  /** There may be transfers to tell from now on. */
+  readonly onTransfers?: () => void;
   /** Where this process is one of several that serve the Postgres port: the others. */
   readonly crew?: CrewMate;
 }
@@ -40,7 +42,7 @@ export const gatewayProcesses = ({ settings, crew }: Pick<GateOptions, 'settings
 /** Opens the gateway in this process or, where several are asked for, in workers; HTTP is always this one's. */
 export async function openGate(
   { vault }: ActionContext,
-  { settings, logger, directory, crew: mate }: GateOptions,
+  { settings, logger, directory, crew: mate, onTransfers }: GateOptions,
   parts: Pick<GatewayOptions, 'directory' | 'waker' | 'tokens'>,
 ): Promise<OpenGate> {
   await using undo = new AsyncDisposableStack();
@@ -57,6 +59,7 @@ export async function openGate(
     certificates,
     ...parts,
     peers,
+    onTransfers,
     logger: log,
     mock_secret: vault.derive('answers to unknown roles'),
   });

@@ -16,7 +16,9 @@ import { listenApi } from './listen-api.ts';
 import { mountGateway } from './mount-gateway.ts';
 import { type GateOptions, gatewayProcesses, type OpenGate, openGate, proxyRules } from './open-gate.ts';
 import { createSchemaReader } from './schema-reader.ts';
-import { operationSamples, poolSamples } from './store-samples.ts';
+import { singleSignOn } from './single-sign-on.ts';
+import { operationSamples, poolSamples, usageSamples } from './store-samples.ts';
+import { tellTransfers } from './tell-transfers.ts';
 import { createTokenDirectory } from './token-directory.ts';
 import { createWaker, type ReachedComputes } from './waker.ts';
 
@@ -58,17 +60,17 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
   const waker = createWaker(context, reached, directory);
   const tokens = createTokenDirectory(context.store, context.vault, { isFresh });
   const gate = settings.roles.includes('gateway')
-    ? await openGate(context, options, { directory, waker, tokens })
+    ? await openMeteredGate(context, engine, options, { directory, waker, tokens }, undo)
     : undefined;
   undo.defer(() => gate?.stop());
   const metrics = createMetrics(
     [
       () => gate?.gateway.samples() ?? [],
       () => engine.ended_operations.samples(),
-      // First, so that the count of operations is not seen in it.
+      // First, so that what is read from the store is not seen in it.
       poolSamples(options.store_pools),
       // The same for all processes: one tells them.
-      ...(options.crew ? [] : [operationSamples(context.store, logger)]),
+      ...(options.crew ? [] : [operationSamples(context.store, logger), usageSamples(context.store, logger)]),
     ],
     async () => (await gate?.askOthers('metrics', undefined)) ?? [],
   );
@@ -76,10 +78,10 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
   const changes = createChangeWatch();
   let listening: Awaited<ReturnType<typeof listenApi>> | undefined;
   if ((serves_api || gate) && !options.crew) {
-    // Every log of ours is one of pino's, which is what Fastify takes.
-    const log = logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
+    const log = apiLog(logger);
     const readers = { schemas: createSchemaReader(waker), connections: gate && connectionsReader(gate) };
-    const apiOptions = { ...callersOf(options), context: { ...context, ...readers }, logger: log, metrics, changes };
+    const callers = await callersOf(options);
+    const apiOptions = { ...callers, context: { ...context, ...readers }, logger: log, metrics, changes };
     const http = await (serves_api ? createApi : createStatusServer)(apiOptions);
     if (gate) mountGateway(http.server, gate);
     const proxy = proxyRules(settings, 'api_proxy_protocol');
@@ -112,11 +114,31 @@ export async function startFront(context: ActionContext, engine: EngineContext, 
   };
 }
 
+/** Opens the gateway; what passes it is told to our own database until it has stopped. */
+async function openMeteredGate(
+  context: ActionContext,
+  { store }: Pick<EngineContext, 'store'>,
+  options: GateOptions,
+  parts: Parameters<typeof openGate>[2],
+  undo: AsyncDisposableStack,
+): Promise<OpenGate> {
+  let gate: OpenGate | undefined;
+  const teller = tellTransfers(store, () => gate?.gateway, options.logger.child({ room: 'gateway' }));
+  undo.defer(() => teller.stop());
+  gate = await openGate(context, { ...options, onTransfers: () => teller.begin() }, parts);
+  return gate;
+}
+
+/** Every log of ours is one of pino's, which is what Fastify takes. */
+const apiLog = (logger: Log) => logger.child({ room: 'api' }) as Log & FastifyBaseLogger;
+
+type CallerOptions = Pick<ApiOptions, 'allowed_origins' | 'rate_limits' | 'ready' | 'sso'>;
+
 /** Who may call the API from where, from when on, and how often. */
-function callersOf({ settings, ready }: FrontOptions): Pick<ApiOptions, 'allowed_origins' | 'rate_limits' | 'ready'> {
+async function callersOf({ settings, ready }: FrontOptions): Promise<CallerOptions> {
   const { allowed_origins, rate_limit_per_minute, rate_limit_group_per_second } = settings;
   const rate_limits = { per_minute: rate_limit_per_minute, group_per_second: rate_limit_group_per_second };
-  return { allowed_origins, rate_limits, ready };
+  return { allowed_origins, rate_limits, ready, sso: await singleSignOn(settings) };
 }
 
 /** Who is connected, in this process and in the others. */

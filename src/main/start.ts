@@ -3,14 +3,19 @@ import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import type { ActionContext } from '../actions/context.ts';
 import { isLocalDomain } from '../domain/outbound-url.ts';
+import { publicUrl } from '../domain/public-url.ts';
 import type { Settings } from '../domain/settings.ts';
 import { WEBHOOK_KEY_PURPOSE } from '../domain/webhook-secret.ts';
+import { openSmtp } from '../drivers/mail/smtp.ts';
 import type { ObjectStore } from '../drivers/objects/contract.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { type Engine, startEngine } from '../engine/engine.ts';
 import { historyReader } from '../engine/history/reader.ts';
 import { DEFAULT_MAJOR, newestDistribution } from '../postgres/distributions.ts';
 import { type ChangeListener, listenForChanges } from '../store/changes.ts';
+import type { Store } from '../store/connection.ts';
+import { anybodyHasPassword } from '../store/logins.ts';
+import { findFirstUser } from '../store/users.ts';
 import { EndedOperations } from '../watch/ended-operations.ts';
 import type { Log } from '../watch/log-fields.ts';
 import type { ChosenStorage } from './choose-storage.ts';
@@ -42,6 +47,8 @@ export interface Coppice {
   readonly isolated_users: boolean;
   readonly limits_enforced: boolean;
   readonly domain_resolves: boolean;
+  /** Address of the first user, while nobody could log in by password. */
+  readonly first_login: string | undefined;
   /** What other processes of the gateway may ask this one. */
   readonly answers: CrewAnswers;
   /** Stops in reverse order. Computes stay only where the settings say so. */
@@ -77,6 +84,7 @@ export async function startCoppice(given: Settings, { logger, progress, crew }: 
   const installed = await installationContext(foundation);
   const keys = {
     replication_key: installed.vault.derive('passwords of read replicas'),
+    masking_key: installed.vault.derive('pseudonyms of masked branches'),
     webhooks: { key: installed.vault.derive(WEBHOOK_KEY_PURPOSE), loopback: isLocalDomain(settings.domain) },
   };
   const engineContext = engineContextOf(foundation, { storage, ...log, objects, ...keys }, async () =>
@@ -117,9 +125,14 @@ export async function startCoppice(given: Settings, { logger, progress, crew }: 
     isolated_users: foundation.driver.capabilities.isolated_users,
     limits_enforced: foundation.driver.capabilities.limits_enforced,
     domain_resolves: context.installation.domain_resolves,
+    first_login: await firstLogin(context.store),
     answers: front.answers,
     stop: () => stopping.disposeAsync(),
   };
+}
+
+async function firstLogin(store: Store): Promise<string | undefined> {
+  return (await anybodyHasPassword(store)) ? undefined : (await findFirstUser(store))?.email;
 }
 
 /** A port that another process serves stands in connection strings all the same. */
@@ -145,8 +158,13 @@ async function installationContext({
   return {
     store: intent.store,
     vault: await openVault(settings.master_key_file),
+    mail:
+      settings.smtp_url && settings.mail_from
+        ? openSmtp({ url: settings.smtp_url, from: settings.mail_from })
+        : undefined,
     installation: {
       region_id: settings.region_id,
+      public_url: publicUrl(settings),
       domain: settings.domain,
       pg_port: settings.pg_port,
       domain_resolves: await domainResolves(settings.domain),
@@ -154,6 +172,7 @@ async function installationContext({
       time_travel_timeout_seconds: settings.time_travel_timeout_seconds,
       object_storage: settings.objects !== undefined,
       keep_deleted_projects_seconds: settings.keep_deleted_projects_seconds,
+      keep_deleted_branches_seconds: settings.keep_deleted_branches_seconds,
       default_pg_version,
       distributions: newest,
       uid_base: projectUidBase,
@@ -163,7 +182,10 @@ async function installationContext({
 
 function engineContextOf(
   foundation: Foundation,
-  given: Pick<EngineContext, 'storage' | 'archive' | 'shipping' | 'objects' | 'replication_key' | 'webhooks'>,
+  given: Pick<
+    EngineContext,
+    'storage' | 'archive' | 'shipping' | 'objects' | 'replication_key' | 'masking_key' | 'webhooks'
+  >,
   caughtUp: () => Promise<void>,
 ): EngineContext {
   const { settings, driver, distributions, intent, observed, logger } = foundation;
@@ -179,7 +201,9 @@ function engineContextOf(
     },
     detach_projects_after_ms: milliseconds(settings.detach_projects_after_seconds || undefined),
     audit_log_retention_ms: milliseconds(settings.audit_log_retention_seconds || undefined),
+    operations_retention_ms: milliseconds(settings.operations_retention_seconds || undefined),
     keep_deleted_projects_ms: settings.keep_deleted_projects_seconds * 1000,
+    keep_deleted_branches_ms: settings.keep_deleted_branches_seconds * 1000,
     archive_check_interval_ms: settings.archive_check_interval_seconds * 1000,
     snapshots: {
       wal_bytes: settings.snapshot_wal_bytes,

@@ -32,6 +32,9 @@ function readyBlock(coppice: Coppice, settings: Settings, took_ms: number): stri
   if (coppice.api_url) rows.push(['API', `${coppice.api_url}/api/v2`]);
   if (coppice.gateway_address) rows.push(['Postgres', coppice.gateway_address]);
   rows.push(['key', settings.bootstrap_api_key ? 'the one in COPPICE_BOOTSTRAP_API_KEY' : 'npx coppice keys create']);
+  if (coppice.api_url && coppice.first_login) {
+    rows.push(['login', `npx coppice users reset --email ${coppice.first_login}`]);
+  }
   rows.push(['data', `${coppice.data_directory} (${storage.driver.name})`]);
   rows.push([
     'trust',

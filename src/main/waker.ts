@@ -3,6 +3,7 @@ import { travelToPoint } from '../actions/travel-to-point.ts';
 import { wakeEndpoint } from '../actions/wake-endpoint.ts';
 import { CoppiceError, type ErrorName } from '../domain/errors.ts';
 import type { BranchId, EndpointId, OperationId } from '../domain/ids.ts';
+import { QUOTA_ERRORS } from '../domain/quota-errors.ts';
 import type { ComputeDriver, ComputeRef } from '../drivers/compute/contract.ts';
 import { type PointText, WakeError, type Waker } from '../gateway/contract.ts';
 import type { Change } from '../store/changes.ts';
@@ -12,6 +13,8 @@ import { createNews } from './news.ts';
 
 /** SQLSTATE cannot_connect_now: drivers take it for a reason to try again. */
 const CANNOT_CONNECT_NOW = '57P03';
+/** configuration_limit_exceeded: somebody has to raise it, or a month to begin. */
+const QUOTA_USED_UP = '53400';
 /** What a refused journey into the past is to a client; for everything else it may try again. */
 const JOURNEY_SQLSTATES: Partial<Record<ErrorName, string>> = {
   invalid_request: '22023',
@@ -111,12 +114,15 @@ function refuseEnded({ status, archive_error }: StartProgress, operation: Operat
   }
 }
 
+const quotaSqlstate = ({ kind }: CoppiceError): string | undefined =>
+  Object.hasOwn(QUOTA_ERRORS, kind) ? QUOTA_USED_UP : undefined;
+
 async function requestStart(ctx: ActionContext, id: EndpointId): Promise<OperationId | undefined> {
   try {
     return (await wakeEndpoint(ctx, id)).operation_id;
   } catch (error) {
-    if (error instanceof CoppiceError) throw new WakeError(CANNOT_CONNECT_NOW, error.message);
-    throw error;
+    if (!(error instanceof CoppiceError)) throw error;
+    throw new WakeError(quotaSqlstate(error) ?? CANNOT_CONNECT_NOW, error.message);
   }
 }
 
@@ -135,7 +141,8 @@ async function travel(
       if (!(error instanceof CoppiceError)) throw error;
       // It has waited for that, and goes on: the client knows why, and decides for how long.
       if (error.kind === 'branch_unarchiving' && !signal.aborted) continue;
-      throw new WakeError(JOURNEY_SQLSTATES[error.kind] ?? CANNOT_CONNECT_NOW, error.message);
+      const code = JOURNEY_SQLSTATES[error.kind] ?? quotaSqlstate(error) ?? CANNOT_CONNECT_NOW;
+      throw new WakeError(code, error.message);
     }
   }
 }

@@ -19,15 +19,17 @@ const MAP = 'coppice';
  * the platform's role cannot be entered with a password.
  *
  * @param platformUsers roles that the platform enters as, too, and nobody else can enter: for servers that nobody reaches
+ * @param alone nobody else may enter, with whatever password: not even what runs in the server itself, by way of its socket
  */
-export function pgHba(platformUsers: readonly string[] = []): string {
+export function pgHba(platformUsers: readonly string[] = [], { alone = false }: { alone?: boolean } = {}): string {
+  const method = alone ? 'reject' : 'scram-sha-256';
   return [
     `local all         ${PLATFORM_ROLE} peer map=${MAP}`,
     `local replication ${PLATFORM_ROLE} peer map=${MAP}`,
     `local all         ${SCHEMA_READER} peer map=${MAP}`,
     ...platformUsers.map((name) => `local all ${quoteName(name)} peer map=${MAP}`),
-    'local all         all scram-sha-256',
-    'local replication all scram-sha-256',
+    `local all         all ${method}`,
+    `local replication all ${method}`,
     '',
   ].join('\n');
 }

@@ -4,8 +4,8 @@ import { CUSTOMER_GROUP, PLATFORM_ROLE } from './access.ts';
 import { finishRoles, makeRoles, readServerRoles, type ServerRoles } from './copy-roles.ts';
 import { withConnectionsAllowed } from './database-access.ts';
 import { createDatabase, grantDatabase, type ObservedDatabase, readDatabases } from './databases.ts';
-import { restoreSchema } from './restore-schema.ts';
-import { dumpSchema } from './schema-dump.ts';
+import { restoreSchema, type SessionOf } from './restore-schema.ts';
+import { type DumpRequest, dumpSchema } from './schema-dump.ts';
 import { ensureSchemaReader } from './schema-reader.ts';
 import { openSession, type Session } from './session.ts';
 import { TEMPLATE_DATABASE, TEMPLATE_ROLE } from './template.ts';
@@ -31,42 +31,71 @@ export const ownersIn = ({ roles }: ServerContents): string[] => [
   ...roles.roles.map(({ name }) => name),
 ];
 
+/** Fills the databases of the new server, too. */
+export interface RowsToCopy {
+  /** Before anything is made: throws what `fill` would throw, as far as the source tells. */
+  readonly check: () => Promise<void>;
+  /** When the tables of a database are there, and neither indexes nor triggers nor keys. */
+  readonly fill: (database: string, sessionOf: SessionOf) => Promise<void>;
+  /** When all else is there. Sessions are ended by whoever opens them. */
+  readonly finish: (database: string, open: (role: string) => Promise<Session>) => Promise<void>;
+}
+
+interface CopyWork {
+  readonly contents: ServerContents;
+  readonly major: number;
+  readonly limit_bytes: number;
+  readonly rows?: RowsToCopy;
+  readonly signal: AbortSignal;
+}
+
 /**
- * Gives a new server, made of the template, the roles, databases and schemas of another one, and none of its data. Nobody
- * else reaches either. Not to be run twice on the same new server.
+ * Gives a new server, made of the template, the roles, databases and schemas of another one, and none of its data but what
+ * `rows` fills in. Nobody else reaches either. Not to be run twice on the same new server.
  * @throws SchemaUnreadable, RestoreRefused
  */
-export async function copySchemas(
-  from: Dial,
-  to: Dial,
-  {
-    contents,
-    major,
-    limit_bytes,
-    signal,
-  }: { contents: ServerContents; major: number; limit_bytes: number; signal: AbortSignal },
-): Promise<void> {
+export async function copySchemas(from: Dial, to: Dial, work: CopyWork): Promise<void> {
+  const { contents, signal } = work;
   await using source = await openSession(from, { database: 'postgres' });
   await using postgres = await openSession(to, { database: 'postgres' });
   await makeRoles(postgres, contents.roles);
   await postgres.query(`ALTER ROLE ${CUSTOMER_GROUP} LOGIN`);
   await makeDatabases(postgres, contents);
-  const roles = ownersIn(contents);
-  for (const { name: database, owner_name: owner } of contents.databases) {
+  for (const database of contents.databases) {
     signal.throwIfAborted();
-    await withConnectionsAllowed(source, database, async () => {
-      await copyPublicSchema(from, to, database);
-      const script = await dumpSchema(from, { database, major, form: 'owners', signal, limit_bytes });
-      const open = (user: string) => openForRestore(to, database, user);
-      await restoreSchema(open, { script, database, owner, roles, signal });
-    });
+    await withConnectionsAllowed(source, database.name, () => copyDatabase(from, to, database, work));
   }
   await postgres.query(`ALTER ROLE ${CUSTOMER_GROUP} NOLOGIN`);
   await finishRoles(postgres, contents.roles);
 }
 
-async function openForRestore(to: Dial, database: string, user: string): Promise<Session> {
-  const session = await openSession(to, { database, user });
+async function copyDatabase(
+  from: Dial,
+  to: Dial,
+  { name, owner_name }: ObservedDatabase,
+  work: CopyWork,
+): Promise<void> {
+  const { contents, major, limit_bytes, rows, signal } = work;
+  await copyPublicSchema(from, to, name);
+  const dump = (section?: DumpRequest['section']) =>
+    dumpSchema(from, { database: name, major, form: 'owners', section, signal, limit_bytes });
+  const open = (user: string) => openForRestore(to, name, user, { patient: rows !== undefined });
+  await restoreSchema(open, {
+    ...{ database: name, owner: owner_name, roles: ownersIn(contents), signal },
+    script: await dump(rows && 'pre-data'),
+    rows: rows && { after: await dump('post-data'), fill: (sessionOf) => rows.fill(name, sessionOf) },
+  });
+  await rows?.finish(name, open);
+}
+
+/** @param how.patient statements may take as long as what they are about is large */
+async function openForRestore(
+  to: Dial,
+  database: string,
+  user: string,
+  { patient }: { patient: boolean },
+): Promise<Session> {
+  const session = await openSession(to, { database, user, statement_timeout_ms: patient ? 0 : undefined });
   // The server is stopped before anybody relies on it.
   await session.query('SET synchronous_commit = off');
   return session;

@@ -4,14 +4,19 @@ import type { Session } from './session.ts';
 import { sqlStatements } from './sql-statements.ts';
 
 export interface SchemaToRestore {
-  /** As `dumpSchema` gives it in the form `owners`. */
+  /** As `dumpSchema` gives it in the form `owners`: all of it, or the section before the rows. */
   readonly script: string;
+  /** Rows that are filled in between, and the section that comes after them. */
+  readonly rows?: { readonly after: string; readonly fill: (sessionOf: SessionOf) => Promise<void> };
   readonly database: string;
   readonly owner: string;
   /** Every role that may own something; each can be entered. */
   readonly roles: readonly string[];
   readonly signal: AbortSignal;
 }
+
+/** A session in the new database, as one of the roles. It is ended by whoever gave it. */
+export type SessionOf = (role: string) => Promise<Session>;
 
 /** A statement of a schema that its owner may not run, or that does not run. The message is for the customer. */
 export class RestoreRefused extends Error {
@@ -49,8 +54,12 @@ export async function restoreSchema(open: (role: string) => Promise<Session>, wa
   const makers = makersOf(platform, wanted);
   await makers.admit();
   let [role, before] = [PLATFORM_ROLE, PLATFORM_ROLE];
-  for (const statement of sqlStatements(wanted.script)) {
+  for (const statement of statementsOf(wanted)) {
     wanted.signal.throwIfAborted();
+    if (statement === ROWS) {
+      await wanted.rows?.fill(sessions.of);
+      continue;
+    }
     const become = BECOME.exec(statement);
     if (become) {
       before = role;
@@ -63,6 +72,33 @@ export async function restoreSchema(open: (role: string) => Promise<Session>, wa
     }
   }
   await makers.dismiss();
+}
+
+/** Where the rows are filled in. Grants come last, as in a dump that is whole. */
+const ROWS = Symbol('rows');
+
+function* statementsOf({ script, rows }: SchemaToRestore): Generator<string | typeof ROWS> {
+  if (!rows) return yield* sqlStatements(script);
+  const grants: string[] = [];
+  yield* withoutGrants(script, grants);
+  yield ROWS;
+  yield* withoutGrants(rows.after, grants);
+  yield* grants;
+}
+
+/** The statements of a section up to its grants, which are kept, with whose they are. */
+function* withoutGrants(script: string, grants: string[]): Generator<string> {
+  let become: string | undefined;
+  let reached = false;
+  for (const statement of sqlStatements(script)) {
+    if (PRIVILEGES.test(statement) && !reached) {
+      reached = true;
+      if (become) grants.push(become);
+    }
+    if (BECOME.test(statement)) become = statement;
+    if (reached) grants.push(statement);
+    else yield statement;
+  }
 }
 
 /** The owner of a database stands in for the role that means "whoever owns the database". */

@@ -11,6 +11,8 @@ export interface DumpRequest {
   readonly major: number;
   /** `owners`: each owner's objects between `SET SESSION AUTHORIZATION` commands, to be restored as the owners. */
   readonly form: 'plain' | 'owners';
+  /** What comes before rows are there, or after; default: all of it. */
+  readonly section?: 'pre-data' | 'post-data';
   /** Ends the dump when it fires. */
   readonly signal: AbortSignal;
   /** The longest text that is taken. */
@@ -88,9 +90,10 @@ function startWorker(work: DumpWork): Worker {
   });
 }
 
-function dumpArguments({ form }: DumpRequest): string[] {
+function dumpArguments({ form, section }: DumpRequest): string[] {
   const owners = form === 'owners' ? ['--use-set-session-authorization'] : [];
-  return ['--schema-only', '--no-subscriptions', `--lock-wait-timeout=${LOCK_TIMEOUT_MS}`, ...owners];
+  const part = section ? [`--section=${section}`] : [];
+  return ['--schema-only', '--no-subscriptions', `--lock-wait-timeout=${LOCK_TIMEOUT_MS}`, ...owners, ...part];
 }
 
 function startup({ database, major }: DumpRequest): Uint8Array {

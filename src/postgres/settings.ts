@@ -7,7 +7,7 @@ import {
   ramBytes,
 } from '../domain/compute-size.ts';
 import { pgSettingProblem } from '../domain/pg-settings.ts';
-import { PRELOAD_LIBRARIES } from '../domain/preload-libraries.ts';
+import { type PreloadChoice, preloadedLibraries } from '../domain/preload-libraries.ts';
 
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
@@ -20,6 +20,8 @@ export interface SettingsSource {
   readonly pg_settings?: Readonly<Record<string, string>>;
   /** One way, as in the public API: `wal_level` goes from `replica` to `logical`. */
   readonly logical_replication?: boolean;
+  /** `settings.preload_libraries` of the project; the defaults if left out. */
+  readonly preload_libraries?: PreloadChoice;
   /** The platform's own (archive_command, primary_conninfo, hot_standby, ...); they win over all but durability. */
   readonly platform?: Readonly<Record<string, string | number | boolean>>;
 }
@@ -34,7 +36,7 @@ export function postgresqlConf(source: SettingsSource): string {
 }
 
 function settingsOf(source: SettingsSource): Settings {
-  const { major, range, pg_settings = {}, logical_replication = false, platform = {} } = source;
+  const { major, range, pg_settings = {}, logical_replication = false, preload_libraries, platform = {} } = source;
   return {
     ...sizeSettings(range),
     ...FIXED,
@@ -42,6 +44,7 @@ function settingsOf(source: SettingsSource): Settings {
     dynamic_shared_memory_type: dynamicSharedMemory(),
     ...customerSettings(pg_settings),
     wal_level: logical_replication ? 'logical' : 'replica',
+    shared_preload_libraries: preloadedLibraries(preload_libraries).join(','),
     ...platform,
     ...DURABLE,
   };
@@ -126,7 +129,6 @@ const FIXED: Settings = {
   password_encryption: 'scram-sha-256',
   huge_pages: 'off',
   restart_after_crash: true,
-  shared_preload_libraries: PRELOAD_LIBRARIES.map(({ name }) => name).join(','),
   // Utility statements carry passwords; they are not to be kept where others read them.
   'pg_stat_statements.track_utility': false,
   // Logs: to the file that the driver gives as stderr, and no text of a statement, since statements carry secrets.

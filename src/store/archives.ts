@@ -19,6 +19,8 @@ export interface ArchivedTimeline {
   readonly id: TimelineId;
   readonly project_id: string;
   readonly volume: TimelineRow['volume'];
+  /** As last seen. */
+  readonly archive_bytes: number | null;
   readonly purged_at: Date | null;
   /** The longer of what is kept and what is to be kept. */
   readonly retention_seconds: number;
@@ -27,7 +29,7 @@ export interface ArchivedTimeline {
 /** Undefined for a timeline that nobody knows. */
 export async function findArchivedTimeline(store: Store, id: TimelineId): Promise<ArchivedTimeline | undefined> {
   const { rows } = await sql<ArchivedTimeline>`
-    select timelines.id, timelines.project_id, timelines.volume, timelines.purged_at, greatest(
+    select timelines.id, timelines.project_id, timelines.volume, timelines.archive_bytes, timelines.purged_at, greatest(
       projects.history_retention_seconds,
       coalesce(projects.applied_history_retention_seconds, projects.history_retention_seconds)
     ) as retention_seconds

@@ -29,6 +29,11 @@ export interface Attribution {
  * statement that changes something by itself is made a transaction. Nothing is to be closed.
  */
 export function attributed(store: Store, attribution: Attribution): Store {
+  return attributedWhere(store, () => attribution);
+}
+
+/** The same for a store that serves many callers: `attribution` says, each time a connection is taken, for whom; undefined: for nobody. */
+export function attributedWhere(store: Store, attribution: () => Attribution | undefined): Store {
   return new Kysely<Schema>({ dialect: new PostgresDialect({ pool: attributedPool(poolOf(store), attribution) }) });
 }
 
@@ -36,10 +41,14 @@ const CHANGES = /^\s*(insert|update|delete|merge)\b/i;
 const BEGINS = /^(begin|start transaction(?!.* read only))\b/;
 const WRITE_AND_COMMIT = 'select coppice.audit_write(); commit';
 
-function attributedPool(pool: PostgresPool, attribution: Attribution): PostgresPool {
-  const setting = `set local coppice.audit = ${pg.escapeLiteral(JSON.stringify(attribution))}`;
+function attributedPool(pool: PostgresPool, attribution: () => Attribution | undefined): PostgresPool {
   return {
-    connect: async () => attributedClient(await pool.connect(), setting),
+    connect: async () => {
+      const acting = attribution();
+      const client = await pool.connect();
+      if (!acting) return client;
+      return attributedClient(client, `set local coppice.audit = ${pg.escapeLiteral(JSON.stringify(acting))}`);
+    },
     end: () => pool.end(),
   };
 }

@@ -5,7 +5,7 @@ export interface AuditLogTable {
   organization_id: string | null;
   project_id: string | null;
   request_id: string | null;
-  actor_kind: 'personal_key' | 'organization_key' | 'project_key' | 'command_line' | 'platform';
+  actor_kind: 'personal_key' | 'organization_key' | 'project_key' | 'session' | 'command_line' | 'platform';
   user_id: string | null;
   user_email: string | null;
   key_id: number | null;

@@ -14,7 +14,7 @@ import { markTimelineDeleted } from './timelines.ts';
 /** What a branch is to become. */
 export interface NewRestore {
   readonly timeline_id: TimelineId;
-  readonly parent_id: BranchId;
+  readonly parent_id: BranchId | null;
   /** Where in the parent's history; null: it will be known when the copy is made. */
   readonly parent_lsn: Lsn | null;
   /** The branch that keeps the state from before, its timeline included. */

@@ -1,9 +1,12 @@
 import { type Insertable, sql, type Updateable } from 'kysely';
 import type { BranchId, ProjectId } from '../domain/ids.ts';
+import type { Usage } from '../domain/usage.ts';
 import { anyOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
+import { nameOrIdHas } from './name-search.ts';
 import type { BranchesTable, BranchRow } from './schema.ts';
+import { BRANCH_USAGE } from './usage-view.ts';
 
 /** A branch with what its shown state is computed from. */
 export interface BranchView extends BranchRow {
@@ -17,6 +20,8 @@ export interface BranchView extends BranchRow {
   /** What is under way to or from the archive, the last of it. */
   readonly archive_pending: 'timeline_archive' | 'timeline_unarchive' | null;
   readonly logical_size_bytes: number | null;
+  /** What it has used. */
+  readonly usage: Usage | null;
   /** The distribution that its volume is pinned to. */
   readonly distribution_id: string;
   /** Name or e-mail address of the user who made it; null when the platform did. */
@@ -38,6 +43,8 @@ export interface BranchListOptions {
   readonly sort_order: 'asc' | 'desc';
   readonly after?: BranchListPosition;
   readonly limit?: number;
+  /** Those as well that were deleted since and can come back. */
+  readonly deleted_since?: Date;
 }
 
 /** The branch has the timeline of one that is being restored, to which it returns if that fails. */
@@ -63,7 +70,7 @@ function branchViews(store: Store) {
     .innerJoin('timelines', 'timelines.id', 'branches.timeline_id')
     .leftJoin('users', 'users.id', 'branches.created_by')
     .selectAll('branches')
-    .select(['timelines.logical_size_bytes', 'timelines.distribution_id'])
+    .select(['timelines.logical_size_bytes', 'timelines.distribution_id', BRANCH_USAGE.as('usage')])
     .select(['timelines.unarchived_at', ARCHIVE_PENDING.as('archive_pending')])
     .select(sql<Date | null>`case when timelines.detached_at is null then timelines.archived_at end`.as('archived_at'))
     .select(sql<Date | null>`case when not ${IS_PRESERVED_SOON} then timelines.ready_at end`.as('ready_at'))
@@ -81,6 +88,15 @@ export const findBranch = coalesced<BranchId, BranchView>(async (store, ids) => 
   return new Map(rows.map((row) => [row.id, row]));
 });
 
+/** A branch that was deleted since a time, and can come back. */
+export function findKeptBranch(store: Store, id: string, since: Date): Promise<BranchView | undefined> {
+  return branchViews(store)
+    .where('branches.id', '=', id)
+    .where('branches.deletion_method', 'is not', null)
+    .where('branches.deleted_at', '>', since)
+    .executeTakeFirst();
+}
+
 /** A branch whether it lives or not: what a deletion shows. */
 export function findBranchEvenDeleted(store: Store, id: string): Promise<BranchView> {
   return branchViews(store).where('branches.id', '=', id).executeTakeFirstOrThrow();
@@ -94,33 +110,40 @@ export function findDefaultBranch(store: Store, project_id: string): Promise<Bra
     .executeTakeFirst();
 }
 
-/** What a search finds: branches of the project with the text in their name or id. */
-function matching(project_id: string, search = '') {
-  const pattern = `%${search.replace(/[\\%_]/g, '\\$&')}%`;
-  return sql<boolean>`branches.project_id = ${project_id} and branches.deleted_at is null and ${LASTING}
-    and (${search} = '' or branches.name ilike ${pattern} or branches.id ilike ${pattern})`;
+/** A project's branches that anybody sees, or those among them that a search finds. */
+function isListed(
+  project_id: string,
+  { search = '', deleted_since }: Pick<BranchListOptions, 'search' | 'deleted_since'>,
+) {
+  const there = deleted_since
+    ? sql`(branches.deleted_at is null or branches.deletion_method is not null)
+        and (branches.deleted_at is null or branches.deleted_at > ${deleted_since})`
+    : sql`branches.deleted_at is null`;
+  const found = search === '' ? sql`true` : nameOrIdHas('branches', search);
+  return sql<boolean>`branches.project_id = ${project_id} and ${there} and ${LASTING} and ${found}`;
 }
 
 /** The project's branches, all or a page, each with its key in the list. */
 export function listBranches(
   store: Store,
   project_id: string,
-  { search, sort_by, sort_order, after, limit }: BranchListOptions,
+  { sort_by, sort_order, after, limit, ...which }: BranchListOptions,
 ): Promise<(BranchView & { readonly sort_key: string })[]> {
   const column = sql.ref(`branches.${sort_by}`);
   // Names go by code point, so that a place in the list does not depend on a collation, which may change under us.
   const sort = sort_by === 'name' ? sql`${column} collate "C"` : column;
   const type = sql.raw(sort_by === 'name' ? 'text' : 'timestamptz');
   const beyond = sql.raw(sort_order === 'asc' ? '>' : '<');
+  const order = sql`${sort} ${sql.raw(sort_order)}, branches.id ${sql.raw(sort_order)}`;
+  const behind = after && sql`(${sort}, branches.id) ${beyond} (${after.key}::${type}, ${after.id})`;
+  const listed = sql<boolean>`${isListed(project_id, which)} and ${behind ?? sql`true`}`;
+  // As an array it is found first and by an index alone, and only what is on the page is looked at closer.
+  const page = sql<boolean>`branches.id = any(array(select id from branches where ${listed} order by ${order} limit ${limit}))`;
   return branchViews(store)
     .select(sql<string>`${column}::text`.as('sort_key'))
-    .where(matching(project_id, search))
-    .$if(after !== undefined, (query) =>
-      query.where(sql<boolean>`(${sort}, branches.id) ${beyond} (${after?.key}::${type}, ${after?.id})`),
-    )
+    .where(limit === undefined ? listed : page)
     .orderBy(sort, sort_order)
     .orderBy('branches.id', sort_order)
-    .$if(limit !== undefined, (query) => query.limit(limit ?? 0))
     .execute();
 }
 
@@ -128,7 +151,7 @@ export async function countBranches(store: Store, project_id: string, search?: s
   const { count } = await store
     .selectFrom('branches')
     .select((eb) => eb.fn.countAll<number>().as('count'))
-    .where(matching(project_id, search))
+    .where(isListed(project_id, { search }))
     .executeTakeFirstOrThrow();
   return count;
 }
@@ -221,22 +244,25 @@ export async function bumpConfigGeneration(trx: StoreTransaction, id: string): P
     .execute();
 }
 
-/** Gives the living children of a branch, but for the new parent itself, to another one. */
+/** Gives the children of a branch that live or can come back, but for the new parent itself, to another one. */
 export async function moveChildren(trx: StoreTransaction, from: BranchId, to: BranchId): Promise<void> {
   await trx
     .updateTable('branches')
     .set({ parent_id: to })
     .where('parent_id', '=', from)
     .where('id', '<>', to)
-    .where('deleted_at', 'is', null)
+    .where(sql<boolean>`(deleted_at is null or deletion_method is not null)`)
     .execute();
 }
 
-/** Says that a branch is to go. Its name is free with the commit. */
-export async function markBranchDeleted(trx: StoreTransaction, id: string): Promise<void> {
+/** How a deleted branch was deleted that is kept for a while. */
+export type DeletionMethod = NonNullable<BranchRow['deletion_method']>;
+
+/** Says that a branch is to go, for good unless a method is given. Its name is free with the commit. */
+export async function markBranchDeleted(trx: StoreTransaction, id: string, method?: DeletionMethod): Promise<void> {
   await trx
     .updateTable('branches')
-    .set({ deleted_at: sql<Date>`now()`, updated_at: sql<Date>`now()` })
+    .set({ deleted_at: sql<Date>`now()`, updated_at: sql<Date>`now()`, deletion_method: method ?? null })
     .where('id', '=', id)
     .execute();
 }

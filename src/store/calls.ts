@@ -3,8 +3,9 @@ import { sql } from 'kysely';
 import { CoppiceError } from '../domain/errors.ts';
 import type { BranchId, CallId, ProjectId, TimelineId } from '../domain/ids.ts';
 import { LIMITS } from '../domain/limits.ts';
-import { claimKeys, NEEDS_VOLUME, type OperationAction } from '../domain/operation-kinds.ts';
+import { claimKeys, MAKES_VOLUME, NEEDS_VOLUME, type OperationAction } from '../domain/operation-kinds.ts';
 import { type ArchivedBranch, findArchivedBranches } from './archived-timelines.ts';
+import { refusePrivate } from './branch-maskings.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import { findNeededOfDetached } from './detached-projects.ts';
 import type { OperationRow } from './schema.ts';
@@ -28,6 +29,8 @@ interface LockedProject {
   readonly unfinished: number;
   /** Something of it is in object storage alone, or is about to be. */
   readonly archives: boolean;
+  /** A branch of it is to be anonymized, and is not yet. */
+  readonly has_private: boolean;
   /** The first free time of creation, as text since a Date would lose the microseconds. */
   readonly start: string;
 }
@@ -45,6 +48,12 @@ async function lockProject(trx: StoreTransaction, projectId: string): Promise<Lo
         select from operations where project_id = ${projectId} and action in ('timeline_archive', 'tenant_detach')
           and status in ('scheduling', 'running', 'cancelling')
       ) as archives,
+      exists (
+        select from branch_maskings join branches on branches.id = branch_maskings.branch_id
+        join timelines on timelines.id = branches.timeline_id
+        where branch_maskings.project_id = ${projectId} and branches.deleted_at is null and timelines.ready_at is null
+          and branch_maskings.state <> 'anonymized'
+      ) as has_private,
       greatest(
         clock_timestamp(),
         (select max(created_at) from operations where project_id = ${projectId}) + interval '1 microsecond'
@@ -56,7 +65,8 @@ async function lockProject(trx: StoreTransaction, projectId: string): Promise<Lo
  * Writes a call with its operations, the first as `running`, and enqueues the job that runs them in order. Belongs in
  * the transaction that writes the intent. Refuses with 423 when too much of the project is unfinished. Whatever needs an
  * archived branch brings it back first, and its ancestors meanwhile; whatever needs something of a detached project brings
- * all of that back first. What was to be archived or detached is not.
+ * all of that back first. What was to be archived or detached is not. An anonymized branch that is not masked yet is only for
+ * the call that masks it.
  *
  * @param run_at earliest time of the first attempt
  */
@@ -68,6 +78,7 @@ export async function createCall(
 ): Promise<OperationRow[]> {
   if (operations.length === 0) return [];
   const locked = await lockProject(trx, projectId);
+  if (locked.has_private) await refusePrivate(trx, projectId, neededBefore(operations));
   const first = locked.archives ? await bringBack(trx, projectId, neededBy(operations)) : [];
   if (first.length === 0) return insertCall(trx, locked, projectId, operations, run_at);
   return insertCall(trx, await lockProject(trx, projectId), projectId, [...first, ...operations], run_at);
@@ -112,6 +123,17 @@ function neededBy(operations: readonly NewOperation[]): Needed {
     ),
     // A replica claims no timeline, and is made from one all the same.
     branch_ids: needy.flatMap(({ branch_id, endpoint_id }) => (branch_id && endpoint_id ? [branch_id] : [])),
+  };
+}
+
+/** Without what the operations make themselves. */
+function neededBefore(operations: readonly NewOperation[]): Needed {
+  const makers = operations.filter(({ action }) => MAKES_VOLUME.has(action));
+  const made = new Set(makers.flatMap(({ timeline_id, branch_id }) => [timeline_id, branch_id]));
+  const { timeline_ids, branch_ids } = neededBy(operations);
+  return {
+    timeline_ids: timeline_ids.filter((id) => !made.has(id)),
+    branch_ids: branch_ids.filter((id) => !made.has(id)),
   };
 }
 

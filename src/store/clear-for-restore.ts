@@ -17,6 +17,7 @@ export async function clearForRestore(pool: pg.Pool, mark: string): Promise<void
     if (rows[0] && rows[0].mark !== mark) {
       throw new StoreInUse('the database holds an installation of Coppice: a restore needs an empty one');
     }
+    if (rows[0]) await client.query('drop schema if exists coppice_auth cascade');
     if (rows[0]) await client.query('drop schema coppice cascade');
     if (rows[0]) await client.query('drop schema if exists graphile_worker cascade');
     await client.query('create schema coppice');

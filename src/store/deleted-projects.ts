@@ -1,8 +1,11 @@
 import { type SqlBool, sql } from 'kysely';
 import type { OrganizationId, ProjectId } from '../domain/ids.ts';
 import type { Store, StoreTransaction } from './connection.ts';
-import type { ProjectListOptions } from './projects.ts';
+import { forgetKeptBranches } from './deleted-branches.ts';
+import { nameOrIdHas } from './name-search.ts';
+import type { ProjectListOptions, ProjectView } from './projects.ts';
 import type { ProjectRow } from './schema.ts';
+import { PROJECT_USAGE } from './usage-view.ts';
 
 /**
  * Projects that were deleted and are kept for a while: what was deleted with a project has its very time of deletion, and the
@@ -19,17 +22,15 @@ export function listRecoverableProjects(
   organization_id: OrganizationId,
   { search = '', cursor, limit }: ProjectListOptions,
   since: Date,
-): Promise<ProjectRow[]> {
-  const pattern = `%${search.replace(/[\\%_]/g, '\\$&')}%`;
+): Promise<ProjectView[]> {
   return store
     .selectFrom('projects')
     .selectAll()
+    .select(PROJECT_USAGE.as('usage'))
     .where('organization_id', '=', organization_id)
     .where('deleted_at', '>', since)
     .where(notBeingPurged)
-    .$if(search !== '', (query) =>
-      query.where((eb) => eb.or([eb('name', 'ilike', pattern), eb('id', 'ilike', pattern)])),
-    )
+    .$if(search !== '', (query) => query.where(nameOrIdHas('projects', search)))
     .$if(cursor !== undefined, (query) =>
       query.where(sql<SqlBool>`(created_at, id) < (select created_at, id from projects where id = ${cursor})`),
     )
@@ -40,10 +41,11 @@ export function listRecoverableProjects(
 }
 
 /** Locks a project that is there, or that is deleted and can come back. */
-export function lockProjectEvenDeleted(trx: StoreTransaction, id: ProjectId): Promise<ProjectRow | undefined> {
+export function lockProjectEvenDeleted(trx: StoreTransaction, id: ProjectId): Promise<ProjectView | undefined> {
   return trx
     .selectFrom('projects')
     .selectAll()
+    .select(PROJECT_USAGE.as('usage'))
     .where('id', '=', id)
     .where(notBeingPurged)
     .forNoKeyUpdate()
@@ -96,6 +98,7 @@ export async function recoverProjectRow(trx: StoreTransaction, id: ProjectId): P
 
 /** Says that nothing of a deleted project is needed any more. */
 export async function giveUpTimelines(trx: StoreTransaction, id: ProjectId): Promise<void> {
+  await forgetKeptBranches(trx, id);
   await trx
     .updateTable('timelines')
     .set({ deleted_at: sql<Date>`now()` })

@@ -6,6 +6,8 @@ import type { Schema } from './schema.ts';
 const LEFT_OUT = [
   ...['migrations', 'workers', 'storage_pools', 'backup_requests', 'exports'],
   ...['idempotency_keys', 'events', 'event_log', 'webhook_deliveries'],
+  // Who restores an old moment logs in anew.
+  ...['sessions', 'verifications', 'used_codes', 'links'].map((name) => `coppice_auth.${name}`),
 ];
 const ROWS_AT_ONCE = 2_000;
 
@@ -49,7 +51,7 @@ export function atOneMoment<T>(
 async function* readRows(trx: StoreTransaction, table: string): AsyncIterable<readonly string[]> {
   const cursor = sql.id(`dump_${table}`);
   await sql`declare ${cursor} no scroll cursor for
-    select row_to_json(rows)::text as row from ${sql.id(table)} rows`.execute(trx);
+    select row_to_json(rows)::text as row from ${sql.table(table)} rows`.execute(trx);
   for (;;) {
     const { rows } = await sql<{ row: string }>`fetch ${sql.lit(ROWS_AT_ONCE)} from ${cursor}`.execute(trx);
     if (rows.length > 0) yield rows.map(({ row }) => row);
@@ -60,14 +62,18 @@ async function* readRows(trx: StoreTransaction, table: string): AsyncIterable<re
 
 /** Throws where tables refer to each other in a ring: they could not be loaded one after the other. */
 async function tablesInOrder(store: Kysely<Schema>): Promise<string[]> {
+  // Names are those that the search path leads to, as `regclass` shows them; those of logins have their schema before them.
   const { rows } = await sql<{ name: string; needs: string[] }>`
-    select relname as name, array(
-      select distinct target.relname::text from pg_constraint join pg_class target on target.oid = confrelid
-      where conrelid = pg_class.oid and contype = 'f' and confrelid <> pg_class.oid
+    select name, array(
+      select distinct confrelid::regclass::text from pg_constraint
+      where conrelid = tables.oid and contype = 'f' and confrelid <> tables.oid
     ) as needs
-    from pg_class
-    where relnamespace = 'coppice'::regnamespace and relkind = 'r' and relname <> all(${LEFT_OUT}::text[])
-    order by relname`.execute(store);
+    from (
+      select oid, oid::regclass::text as name from pg_class
+      where relnamespace = any(array['coppice', 'coppice_auth']::regnamespace[]) and relkind = 'r'
+    ) as tables
+    where name <> all(${LEFT_OUT}::text[])
+    order by name`.execute(store);
   const ordered: string[] = [];
   const left = new Map(rows.map(({ name, needs }) => [name, needs]));
   while (left.size > 0) {
@@ -91,7 +97,7 @@ export async function loadDump(store: Store, dump: StoreDump, rows: DumpedRows):
     // Nothing changes thereby: the log of changes is among the rows.
     await sql`set local coppice.audit = 'off'`.execute(trx);
     for (const table of dump.tables) {
-      const name = sql.id(table);
+      const name = sql.table(table);
       const staged = sql.id(`staged_${table}`);
       await sql`create temporary table ${staged} (content json) on commit drop`.execute(trx);
       for await (const part of rows(table)) {
@@ -101,8 +107,10 @@ export async function loadDump(store: Store, dump: StoreDump, rows: DumpedRows):
       }
       // What migrations put there is in the dump, too.
       await sql`delete from ${name}`.execute(trx);
-      await sql`insert into ${name} overriding system value
-        select (json_populate_record(null::${name}, content)).* from ${staged}`.execute(trx);
+      const columns = await writtenColumns(trx, table);
+      await sql`insert into ${name} (${sql.join(columns.map((column) => sql.id(column)))}) overriding system value
+        select ${sql.join(columns.map((column) => sql.id('filled', column)))}
+        from ${staged} as staged, json_populate_record(null::${name}, staged.content) as filled`.execute(trx);
     }
     // Nothing of this has happened here. Dumps of older versions know no events.
     await sql`do $$ begin if to_regclass('events') is not null then delete from events; end if; end $$`.execute(trx);
@@ -110,6 +118,15 @@ export async function loadDump(store: Store, dump: StoreDump, rows: DumpedRows):
       await sql`select setval(${`coppice.${name}`}::regclass, ${last_value}::bigint)`.execute(trx);
     }
   });
+}
+
+/** The columns of a table but for those that are reckoned from others. */
+async function writtenColumns(trx: StoreTransaction, table: string): Promise<string[]> {
+  const { rows } = await sql<{ name: string }>`
+    select attname as name from pg_attribute
+    where attrelid = ${table}::regclass and attnum > 0 and not attisdropped and attgenerated = ''
+    order by attnum`.execute(trx);
+  return rows.map(({ name }) => name);
 }
 
 /** What was restored, by the drivers of this machine. */
@@ -142,6 +159,8 @@ export async function settleRestored(store: Store, { driver, timelines, snapshot
     await sql`update timeline_snapshots set volume = null, deleted_at = coalesce(deleted_at, now()), purged_at = coalesce(purged_at, now())
       where id <> all(${snapshots}::uuid[])`.execute(trx);
     await sql`update calls set held_by = null where held_by is not null`.execute(trx);
-    await sql`update branches set config_generation = config_generation + 1 where deleted_at is null`.execute(trx);
+    await sql`update branches set config_generation = config_generation + 1 where deleted_at is null or deletion_method is not null`.execute(
+      trx,
+    );
   });
 }

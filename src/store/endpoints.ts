@@ -12,6 +12,8 @@ export interface EndpointView extends EndpointRow {
   readonly timeline_id: string;
   /** The branch whose past it serves; no caller of the API sees such an endpoint. */
   readonly ephemeral_of: string | null;
+  /** Of its branch, as it was last measured. */
+  readonly logical_size_bytes: number | null;
   /** Roles or databases of its branch wait to be brought to a server. */
   readonly config_pending: boolean;
   /** Where its unfinished operations lead: the last start or suspend among them. */
@@ -42,6 +44,7 @@ function endpointViews(store: Store) {
     .select([
       'branches.timeline_id',
       'branches.ephemeral_of',
+      'timelines.logical_size_bytes',
       'last.action as last_unfinished',
       'last.id as last_unfinished_id',
     ])
@@ -67,6 +70,11 @@ export const findEndpointsOfProject = coalesced<ProjectId, EndpointView[]>(async
     (row) => row.project_id,
   );
 });
+
+/** All endpoints of a project, those of passing copies for clients who look into the past among them. */
+export function findEveryEndpointOfProject(store: Store, id: ProjectId): Promise<EndpointView[]> {
+  return endpointViews(store).where('endpoints.project_id', '=', id).execute();
+}
 
 /** Endpoints of a branch of any kind, oldest first; undefined when there are none. */
 export const findEndpointsOfBranch = coalesced<BranchId, EndpointView[]>(async (store, ids) => {

@@ -44,7 +44,7 @@ export async function upsertInvitation(
   return rows[0]!;
 }
 
-/** Makes a user a member of all that invited the user's address. Gives the organisations. */
+/** Makes a user, for whose address somebody vouches, a member of all that invited it. Gives the organisations. */
 export async function acceptInvitations(
   trx: StoreTransaction,
   { id, email }: Pick<UserRow, 'id' | 'email'>,
@@ -59,6 +59,25 @@ export async function acceptInvitations(
     on conflict (organization_id, user_id) do nothing
     returning organization_id`.execute(trx);
   return rows.map(({ organization_id }) => organization_id);
+}
+
+/** Whether any organisation invites the address, whatever its case. */
+export async function isInvited(trx: StoreTransaction, email: string): Promise<boolean> {
+  const { rows } = await sql`
+    select from invitations where email = lower(${email}) and accepted_at is null limit 1`.execute(trx);
+  return rows.length > 0;
+}
+
+/** Makes a user a member by one invitation, whoever it is addressed to. */
+export async function acceptInvitation(trx: StoreTransaction, id: string, user_id: UserId): Promise<void> {
+  await sql`
+    with accepted as (
+      update invitations set accepted_at = now() where id = ${id} and accepted_at is null
+      returning organization_id, role
+    )
+    insert into memberships (organization_id, user_id, role)
+    select organization_id, ${user_id}::uuid, role from accepted
+    on conflict (organization_id, user_id) do nothing`.execute(trx);
 }
 
 /**
@@ -80,14 +99,18 @@ export function deleteOpenInvitation(
     .executeTakeFirst();
 }
 
+interface InvitedUser extends Pick<UserRow, 'id' | 'email' | 'email_verified'> {
+  readonly is_member: boolean;
+}
+
 /** A user by address, whatever its case, and whether the user is a member of the organisation. */
 export async function findInvited(
   trx: StoreTransaction,
   organization_id: OrganizationId,
   email: string,
-): Promise<{ id: UserId; email: string; is_member: boolean } | undefined> {
-  const { rows } = await sql<{ id: UserId; email: string; is_member: boolean }>`
-    select users.id, users.email, exists (
+): Promise<InvitedUser | undefined> {
+  const { rows } = await sql<InvitedUser>`
+    select users.id, users.email, users.email_verified, exists (
       select from memberships where organization_id = ${organization_id} and user_id = users.id
     ) as is_member
     from users where lower(users.email) = lower(${email})`.execute(trx);

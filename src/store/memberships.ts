@@ -8,6 +8,7 @@ type Role = MembershipRow['role'];
 /** A member, and the address of the person. */
 export interface MemberView extends MembershipRow {
   readonly email: string;
+  readonly two_factor_enabled: boolean;
 }
 
 export type MemberSortColumn = 'email' | 'role' | 'joined_at';
@@ -25,7 +26,7 @@ function members(store: Store) {
     .selectFrom('memberships')
     .innerJoin('users', 'users.id', 'memberships.user_id')
     .selectAll('memberships')
-    .select('users.email');
+    .select(['users.email', 'users.two_factor_enabled']);
 }
 
 /** A page of the organisation's members, each with its key in the list. */

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { runMigrations } from 'graphile-worker';
-import type pg from 'pg';
+import pg from 'pg';
 
 export interface Migration {
   readonly number: number;
@@ -19,6 +20,25 @@ export class StoreVersionError extends Error {
 const DIRECTORY = new URL('./migrations/', import.meta.url);
 /** Any constant: two processes that start at once migrate one after the other. */
 const MIGRATION_LOCK = 7_432_001;
+/** How often somebody who waits for another one's migration looks, and for how long at most. */
+const TURN_INTERVAL_MS = 100;
+const TURN_TIMEOUT_MS = 3_600_000;
+
+/**
+ * A migration of a store in use that waits for a lock makes everybody wait who comes after it. So it waits for a short time
+ * only, gives back what it has, and comes again.
+ */
+const LOCK_TIMEOUT_MS = 1_000;
+const LOCK_PAUSE_MS = 500;
+const LOCK_ATTEMPTS = 200;
+const LOCK_NOT_AVAILABLE = '55P03';
+
+/**
+ * The first line of a migration that is run statement by statement, each by itself: indexes of large tables are built
+ * `concurrently`, which keeps nobody from writing. It may be interrupted anywhere and run again, so each index is first dropped
+ * if it is there, which half of one may be.
+ */
+const BY_STATEMENTS = '-- outside of a transaction\n';
 
 /** The migrations of this version, in order; they are numbered from 1 without gaps. */
 async function readMigrations(): Promise<Migration[]> {
@@ -34,14 +54,17 @@ async function readMigrations(): Promise<Migration[]> {
 }
 
 /**
- * Brings our database to this version, or to where an earlier one was: after its first `count` migrations. Throws
- * StoreVersionError when it was written by a newer or a changed one.
+ * Brings our database to this version, or to where an earlier one was: after its first `count` migrations. Others may go on
+ * with it meanwhile. Throws StoreVersionError when it was written by a newer or a changed one.
  */
-export async function migrate(pool: pg.Pool, { count }: { readonly count?: number } = {}): Promise<void> {
+export async function migrate(
+  pool: pg.Pool,
+  { count, lock_timeout_ms = LOCK_TIMEOUT_MS }: { readonly count?: number; readonly lock_timeout_ms?: number } = {},
+): Promise<void> {
   const migrations = (await readMigrations()).slice(0, count);
   const client = await pool.connect();
   try {
-    await client.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
+    await takeTurn(client);
     await client.query('set statement_timeout = 0');
     await client.query('create schema if not exists coppice');
     await client.query(
@@ -51,7 +74,10 @@ export async function migrate(pool: pg.Pool, { count }: { readonly count?: numbe
       'select number, checksum from coppice.migrations order by number',
     );
     checkApplied(migrations, applied.rows);
-    for (const migration of migrations.slice(applied.rows.length)) await apply(client, migration);
+    for (const migration of migrations.slice(applied.rows.length)) {
+      if (migration.sql.startsWith(BY_STATEMENTS)) await applyByStatements(client, migration);
+      else await applyWhole(client, migration, lock_timeout_ms);
+    }
   } finally {
     // Closing the session gives the lock back, whatever happened.
     client.release(true);
@@ -79,19 +105,54 @@ function checkApplied(migrations: Migration[], applied: readonly { number: numbe
   }
 }
 
-async function apply(client: pg.PoolClient, { number, name, sql, checksum }: Migration): Promise<void> {
+/** Asks again and again, since a statement that waits would be waited for by an index that is built concurrently. */
+async function takeTurn(client: pg.PoolClient): Promise<void> {
+  const give_up_at = Date.now() + TURN_TIMEOUT_MS;
+  for (;;) {
+    const { rows } = await client.query('select pg_try_advisory_lock($1) as taken', [MIGRATION_LOCK]);
+    if (rows[0].taken) return;
+    if (Date.now() > give_up_at) throw new Error('another process has been migrating our own database for an hour');
+    await delay(TURN_INTERVAL_MS);
+  }
+}
+
+async function applyWhole(client: pg.PoolClient, migration: Migration, lock_timeout_ms: number): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await applyAtOnce(client, migration, lock_timeout_ms);
+    } catch (error) {
+      const is_in_use = error instanceof pg.DatabaseError && error.code === LOCK_NOT_AVAILABLE;
+      if (!is_in_use || attempt === LOCK_ATTEMPTS) throw error;
+    }
+    await delay(LOCK_PAUSE_MS);
+  }
+}
+
+async function applyAtOnce(client: pg.PoolClient, migration: Migration, lock_timeout_ms: number): Promise<void> {
   await client.query('begin');
   try {
-    await client.query('set local search_path = coppice');
-    await client.query(sql);
-    await client.query('insert into coppice.migrations (number, name, checksum) values ($1, $2, $3)', [
-      number,
-      name,
-      checksum,
-    ]);
+    await client.query(`set local search_path = coppice; set local lock_timeout = ${lock_timeout_ms}`);
+    await client.query(migration.sql);
+    await noteApplied(client, migration);
     await client.query('commit');
   } catch (error) {
     await client.query('rollback');
     throw error;
   }
+}
+
+async function applyByStatements(client: pg.PoolClient, migration: Migration): Promise<void> {
+  await client.query('set search_path = coppice');
+  for (const statement of migration.sql.split(/;$/m)) {
+    if (statement.trim() !== '') await client.query(statement);
+  }
+  await noteApplied(client, migration);
+}
+
+async function noteApplied(client: pg.PoolClient, { number, name, checksum }: Migration): Promise<void> {
+  await client.query('insert into coppice.migrations (number, name, checksum) values ($1, $2, $3)', [
+    number,
+    name,
+    checksum,
+  ]);
 }

@@ -88,3 +88,22 @@ export async function findTimelinesInWork(store: Store): Promise<TimelineId[]> {
     .execute();
   return rows.flatMap(({ timeline_id }) => (timeline_id ? [timeline_id] : []));
 }
+
+/**
+ * Forgets calls that ended before a time, the oldest first and `most` at once, with their operations. What has not ended
+ * stays, however old it is.
+ *
+ * @returns how many calls
+ */
+export async function forgetOperations(store: Store, before: Date, most: number): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    with old_calls as materialized (
+      select id from calls where finished_at < ${before} order by finished_at limit ${most}
+    ), gone_operations as (
+      delete from operations using old_calls where operations.call_id = old_calls.id
+    ), gone_calls as (
+      delete from calls using old_calls where calls.id = old_calls.id
+    )
+    select count(*)::int as count from old_calls`.execute(store);
+  return rows[0]!.count;
+}

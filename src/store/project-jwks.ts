@@ -3,12 +3,18 @@ import type { BranchId, EndpointId, ProjectId } from '../domain/ids.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { ProjectJwksRow, ProjectJwksTable } from './schema.ts';
 
+/** Of rows of `project_jwks`: not said of a deleted branch alone, which may come back. */
+const IS_SHOWN = sql<boolean>`not exists (
+  select from branches where branches.id = project_jwks.branch_id and branches.deleted_at is not null
+)`;
+
 /** Whose tokens are taken in a project, oldest first. */
 export function listJwks(store: Store, project_id: ProjectId): Promise<ProjectJwksRow[]> {
   return store
     .selectFrom('project_jwks')
     .selectAll()
     .where('project_id', '=', project_id)
+    .where(IS_SHOWN)
     .orderBy('created_at')
     .orderBy('id')
     .execute();
@@ -19,6 +25,7 @@ export async function countJwks(store: Store, project_id: ProjectId): Promise<nu
     .selectFrom('project_jwks')
     .select((eb) => eb.fn.countAll<number>().as('count'))
     .where('project_id', '=', project_id)
+    .where(IS_SHOWN)
     .executeTakeFirstOrThrow();
   return count;
 }
@@ -41,6 +48,7 @@ export function deleteJwks(
     .deleteFrom('project_jwks')
     .where('project_id', '=', project_id)
     .where('id', '=', id)
+    .where(IS_SHOWN)
     .returningAll()
     .executeTakeFirst();
 }

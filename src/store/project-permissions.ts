@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { ProjectId } from '../domain/ids.ts';
+import type { ProjectId, UserId } from '../domain/ids.ts';
 import type { Store, StoreTransaction } from './connection.ts';
 import type { ProjectPermissionRow } from './schema.ts';
 
@@ -25,11 +25,12 @@ export async function countProjectPermissions(store: Store, project_id: ProjectI
   return count;
 }
 
-/** Whether the project is shared with whoever has this address, whatever its case. */
-export async function isSharedWith(store: Store, project_id: ProjectId, email: string): Promise<boolean> {
+/** Whether the project is shared with the user's address, whatever its case, and somebody vouches that it is this user's. */
+export async function isSharedWith(store: Store, project_id: ProjectId, user_id: UserId): Promise<boolean> {
   const { rows } = await sql`
-    select from project_permissions
-    where email = lower(${email}) and project_id = ${project_id} and revoked_at is null`.execute(store);
+    select from users join project_permissions as shared on shared.email = lower(users.email)
+    where users.id = ${user_id} and users.email_verified and shared.project_id = ${project_id}
+      and shared.revoked_at is null`.execute(store);
   return rows.length > 0;
 }
 

@@ -1,16 +1,25 @@
 import { type Insertable, sql, type Updateable } from 'kysely';
 import { CoppiceError } from '../domain/errors.ts';
 import type { OrganizationId, ProjectId, UserId } from '../domain/ids.ts';
+import type { ProjectUsage } from '../domain/usage.ts';
 import { anyOf } from './any-of.ts';
 import { coalesced } from './coalesced.ts';
 import type { Store, StoreTransaction } from './connection.ts';
+import { nameOrIdHas } from './name-search.ts';
 import type { ProjectRow, ProjectsTable } from './schema.ts';
+import { PROJECT_USAGE } from './usage-view.ts';
+
+/** A project with what it has used. */
+export interface ProjectView extends ProjectRow {
+  readonly usage: ProjectUsage | null;
+}
 
 /** A project that is not deleted. */
-export const findProject = coalesced<string, ProjectRow>(async (store, ids) => {
+export const findProject = coalesced<string, ProjectView>(async (store, ids) => {
   const rows = await store
     .selectFrom('projects')
     .selectAll()
+    .select(PROJECT_USAGE.as('usage'))
     .where('id', '=', anyOf(ids))
     .where('deleted_at', 'is', null)
     .execute();
@@ -21,10 +30,11 @@ export const findProject = coalesced<string, ProjectRow>(async (store, ids) => {
  * Locks the project until the transaction ends and returns it as it is now. Every change below a project begins with
  * this: what is read afterwards stays true. Throws `not_found` when it was deleted meanwhile.
  */
-export async function lockLiveProject(trx: StoreTransaction, id: string): Promise<ProjectRow> {
+export async function lockLiveProject(trx: StoreTransaction, id: string): Promise<ProjectView> {
   const row = await trx
     .selectFrom('projects')
     .selectAll()
+    .select(PROJECT_USAGE.as('usage'))
     .where('id', '=', id)
     .where('deleted_at', 'is', null)
     .forNoKeyUpdate()
@@ -46,7 +56,7 @@ export function listProjects(
   store: Store,
   organization_id: OrganizationId,
   options: ProjectListOptions,
-): Promise<ProjectRow[]> {
+): Promise<ProjectView[]> {
   return projectPage(store, options).where('organization_id', '=', organization_id).execute();
 }
 
@@ -55,24 +65,24 @@ export function listSharedProjects(
   store: Store,
   user: { readonly id: UserId; readonly email: string },
   options: ProjectListOptions,
-): Promise<ProjectRow[]> {
+): Promise<ProjectView[]> {
   return projectPage(store, options)
     .where(
-      sql<boolean>`id in (select project_id from project_permissions where email = lower(${user.email}) and revoked_at is null)`,
+      sql<boolean>`id in (
+        select project_id from users join project_permissions as shared on shared.email = lower(users.email)
+        where users.id = ${user.id} and users.email_verified and shared.revoked_at is null)`,
     )
     .where(sql<boolean>`organization_id not in (select organization_id from memberships where user_id = ${user.id})`)
     .execute();
 }
 
 function projectPage(store: Store, { search = '', cursor, limit }: ProjectListOptions) {
-  const pattern = `%${search.replace(/[\\%_]/g, '\\$&')}%`;
   return store
     .selectFrom('projects')
     .selectAll()
+    .select(PROJECT_USAGE.as('usage'))
     .where('deleted_at', 'is', null)
-    .$if(search !== '', (query) =>
-      query.where((eb) => eb.or([eb('name', 'ilike', pattern), eb('id', 'ilike', pattern)])),
-    )
+    .$if(search !== '', (query) => query.where(nameOrIdHas('projects', search)))
     .$if(cursor !== undefined, (query) =>
       // Rows of deleted projects stay, so that a cursor stays good.
       query.where(sql<boolean>`(created_at, id) < (select created_at, id from projects where id = ${cursor})`),

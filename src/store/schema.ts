@@ -1,9 +1,12 @@
-import type { ColumnType, Generated, Selectable } from 'kysely';
+import type { ColumnType, Generated, GeneratedAlways, Selectable } from 'kysely';
+import type { MaskingRule } from '../domain/masking/masking-rule.ts';
 import type { OperationAction, OperationStatus } from '../domain/operation-kinds.ts';
 import type { ObservedCompute } from '../domain/states.ts';
 import type { AuditLogTable } from './audit-log-table.ts';
 import type { Big, Json, OptionalJson, OptionalTime, Time } from './column-types.ts';
 import type { EventSchema } from './event-schema.ts';
+import type { LoginSchema } from './login-schema.ts';
+import type { MeteringSchema } from './metering-schema.ts';
 import type { SnapshotConfig } from './snapshot-config.ts';
 
 /** Kysely's view of our own database; `migrations/` is the truth, a test compares the two. */
@@ -25,6 +28,8 @@ export interface UsersTable {
   name: Generated<string>;
   created_at: Time;
   updated_at: Time;
+  email_verified: Generated<boolean>;
+  two_factor_enabled: Generated<boolean>;
 }
 
 export interface OrganizationsTable {
@@ -134,6 +139,8 @@ export interface TimelinesTable {
   unarchived_at: OptionalTime;
   detached_at: OptionalTime;
   reattached_at: OptionalTime;
+  metered_lsn: string | null;
+  archive_bytes: number | null;
 }
 
 export interface TimelineSnapshotsTable {
@@ -185,6 +192,8 @@ export interface BranchesTable {
   restored_from: string | null;
   restored_as: string | null;
   ephemeral_of: string | null;
+  /** Of a deleted branch that can come back. */
+  deletion_method: 'user' | 'ttl' | null;
 }
 
 export interface BranchRestoresTable {
@@ -198,6 +207,25 @@ export interface BranchRestoresTable {
   roles: Json<readonly unknown[]>;
   databases: Json<readonly unknown[]>;
 }
+
+export interface BranchMaskingsTable {
+  branch_id: string;
+  project_id: string;
+  rules: Json<readonly MaskingRule[]>;
+  created_at: Time;
+  updated_at: Time;
+  copied_at: OptionalTime;
+  asked_at: OptionalTime;
+  asked_by: string | null;
+  completed_at: OptionalTime;
+  failed_at: OptionalTime;
+  error: string | null;
+  masked_columns: number | null;
+  /** Reckoned from the others. */
+  state: GeneratedAlways<MaskingState>;
+}
+
+export type MaskingState = 'created' | 'initialized' | 'initialization_error' | 'anonymizing' | 'anonymized' | 'error';
 
 export interface SnapshotsTable {
   id: string;
@@ -414,7 +442,7 @@ export interface ExportBase {
   readonly has_superuser: boolean;
 }
 
-export interface Schema extends EventSchema {
+export interface Schema extends EventSchema, LoginSchema, MeteringSchema {
   users: UsersTable;
   organizations: OrganizationsTable;
   memberships: MembershipsTable;
@@ -428,6 +456,7 @@ export interface Schema extends EventSchema {
   history_damages: HistoryDamagesTable;
   branches: BranchesTable;
   branch_restores: BranchRestoresTable;
+  branch_maskings: BranchMaskingsTable;
   snapshots: SnapshotsTable;
   backup_schedules: BackupSchedulesTable;
   endpoints: EndpointsTable;
@@ -457,6 +486,7 @@ export type TimelineRow = Selectable<TimelinesTable>;
 export type TimelineSnapshotRow = Selectable<TimelineSnapshotsTable>;
 export type HistoryDamageRow = Selectable<HistoryDamagesTable>;
 export type BranchRow = Selectable<BranchesTable>;
+export type BranchMaskingRow = Selectable<BranchMaskingsTable>;
 export type SnapshotRow = Selectable<SnapshotsTable>;
 export type BackupScheduleRow = Selectable<BackupSchedulesTable>;
 export type EndpointRow = Selectable<EndpointsTable>;

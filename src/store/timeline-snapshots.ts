@@ -198,3 +198,11 @@ export async function findOldestSnapshot(store: Store, timelineId: TimelineId): 
   const row = await readySnapshots(store, timelineId).orderBy(sql`lsn::pg_lsn`).limit(1).executeTakeFirst();
   return row as ReadySnapshot | undefined;
 }
+
+/** Forgets snapshots that were removed before a time, `most` at once. */
+export async function forgetPurgedSnapshots(store: Store, before: Date, most: number): Promise<void> {
+  await sql`
+    delete from timeline_snapshots where id in (
+      select id from timeline_snapshots where purged_at < ${before} order by purged_at limit ${most}
+    )`.execute(store);
+}

@@ -12,7 +12,7 @@ export interface MissingRole {
 }
 
 /**
- * Locks the roles of branches and tells which of the names they lack.
+ * Locks the roles of branches, and of deleted ones that may come back, and tells which of the names they lack.
  *
  * @param branch_id undefined: all branches of the project
  */
@@ -24,7 +24,7 @@ export async function findMissingRoles(
 ): Promise<MissingRole[]> {
   const { rows: branches } = await sql<{ id: BranchId }>`
     select id from branches
-    where project_id = ${project_id} and deleted_at is null and ephemeral_of is null
+    where project_id = ${project_id} and (deleted_at is null or deletion_method is not null) and ephemeral_of is null
       and (${branch_id ?? null}::text is null or id = ${branch_id ?? null})
     order by id for no key update`.execute(trx);
   const { rows } = await sql<MissingRole>`

@@ -71,11 +71,14 @@ export async function findLeftovers(
   return rows;
 }
 
-/** Endpoints that were deleted while they slept: what their computes left is still there. */
-export async function findDeletedPlaced(store: Store): Promise<Pick<EndpointRow, 'id' | 'type' | 'compute'>[]> {
+/** Endpoints that were deleted while they slept, or one of them: what their computes left is still there. */
+export async function findDeletedPlaced(
+  store: Store,
+  id?: EndpointId,
+): Promise<Pick<EndpointRow, 'id' | 'type' | 'compute'>[]> {
   const { rows } = await sql<Pick<EndpointRow, 'id' | 'type' | 'compute'>>`
     select id, type, compute from endpoints
-    where deleted_at is not null and compute is not null and not exists (
+    where deleted_at is not null and compute is not null and (${id ?? null}::text is null or id = ${id ?? null}) and not exists (
       select from operations where operations.endpoint_id = endpoints.id
         and operations.status in ('scheduling', 'running', 'cancelling')
     ) limit 100`.execute(store);

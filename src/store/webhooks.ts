@@ -34,6 +34,11 @@ export function deleteWebhook(store: Store, owner: WebhookOwner, id: string): Pr
   return store.deleteFrom('webhooks').where(ownedBy(owner)).where('id', '=', id).returningAll().executeTakeFirst();
 }
 
+/** Removes those of a project alone, whosever it was when they were made. */
+export async function deleteWebhooksOfProject(trx: StoreTransaction, id: ProjectId): Promise<void> {
+  await trx.deleteFrom('webhooks').where('project_id', '=', id).execute();
+}
+
 /** Gives a webhook a new secret; the former is good for a while. */
 export function renewWebhookSecret(store: Store, owner: WebhookOwner, id: string): Promise<WebhookRow | undefined> {
   return store

@@ -66,6 +66,31 @@ export const METRICS = {
     help: 'Operations that were run to their end here.',
     labels: ['action', 'status'],
   },
+  coppice_usage_active_seconds_total: {
+    type: 'counter',
+    help: 'How long computes have run, of the whole installation. Begins at 0 with each calendar month (UTC), as the next ones.',
+    labels: [],
+  },
+  coppice_usage_compute_seconds_total: {
+    type: 'counter',
+    help: 'The same times the size of each compute in CU.',
+    labels: [],
+  },
+  coppice_usage_written_bytes_total: {
+    type: 'counter',
+    help: 'Write-ahead log of all branches.',
+    labels: [],
+  },
+  coppice_usage_received_bytes_total: {
+    type: 'counter',
+    help: 'Bytes that came from clients, as they are metered.',
+    labels: [],
+  },
+  coppice_usage_sent_bytes_total: {
+    type: 'counter',
+    help: 'Bytes that went to clients, as they are metered.',
+    labels: [],
+  },
   coppice_store_connections: {
     type: 'gauge',
     help: "Connections to Coppice's own database: `intent` for what callers wait for, `observed` for what was seen.",

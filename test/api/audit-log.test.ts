@@ -22,7 +22,9 @@ describe('the audit log', () => {
   let project: TestProject;
   let org_id: string;
   before(async () => {
-    api = await startTestApi({ installation: { keep_deleted_projects_seconds: 3600 } });
+    api = await startTestApi({
+      installation: { keep_deleted_projects_seconds: 3600, keep_deleted_branches_seconds: 3600 },
+    });
     project = await createSleepingProject(api);
     org_id = (await api.call('GET', '/users/me/organizations')).body.organizations[0].id;
   });

@@ -21,7 +21,7 @@ describe('bad input', () => {
   after(() => api?.close());
 
   const send = (route: Route, text: string | undefined, type = 'application/json') =>
-    api.call(route.method, examplePath(route, ids) + exampleQuery(route), {
+    api.call(route.method, examplePath(route, ids) + exampleQuery(route, ids), {
       body: text,
       headers: text === undefined ? {} : { 'content-type': type },
     });
@@ -111,7 +111,7 @@ describe('bad input', () => {
           '',
         ]) {
           const path = `/${values.toSpliced(index, 1, bad).join('/')}`;
-          const { status, body } = await api.call(route.method, path + exampleQuery(route), {
+          const { status, body } = await api.call(route.method, path + exampleQuery(route, ids), {
             body: exampleBody(route, ids),
           });
           // Deleting what is not there is done already; what is not available is so whatever it is called.
@@ -123,20 +123,21 @@ describe('bad input', () => {
 
   for (const route of ROUTES.filter(({ schema }) => schema.querystring)) {
     const { properties } = route.schema.querystring as unknown as {
-      properties: Record<string, { type?: string; enum?: string[]; format?: string }>;
+      properties: Record<string, { type?: string; enum?: string[]; format?: string; anyOf?: unknown }>;
     };
     for (const [name, schema] of Object.entries(properties)) {
       const typed = schema.type === 'integer' || schema.type === 'boolean' || schema.enum || schema.format;
       const bad = typed ? ['', 'x', '1.5', '-1', '1e2', '0x10', '99999999999999999999', 'null', '{}'] : [];
       it(`as ${name} in the query of ${nameOf(route)} is refused`, async () => {
-        const query = exampleQuery(route);
+        const query = exampleQuery(route, ids);
         const path = `${examplePath(route, ids)}${query}${query ? '&' : '?'}`;
         for (const value of bad) {
           const answer = await api.call(route.method, `${path}${name}=${encodeURIComponent(value)}`);
           assert.equal(answer.status, 400, `${name}=${value}: ${JSON.stringify(answer.body)}`);
         }
+        // Lists may be repeated.
         const twice = await api.call(route.method, `${path}${name}=1&${name}=1`);
-        assert.equal(twice.status, 400, `${name} twice: ${JSON.stringify(twice.body)}`);
+        if (!schema.anyOf) assert.equal(twice.status, 400, `${name} twice: ${JSON.stringify(twice.body)}`);
         const zero = await api.call(route.method, `${path}${name}=%00`);
         assert.equal(zero.status, 400);
         for (const odd of ['%25', "'", '🌲', 'x'.repeat(5000)]) {

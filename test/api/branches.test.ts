@@ -267,7 +267,10 @@ describe('branches', () => {
       assert.deepEqual(names((await list('search=bet')).body), ['Beta']);
       assert.deepEqual(names((await list(`search=${encodeURIComponent('50%_')}`)).body), ['50%_off']);
       assert.deepEqual(names((await list('search=%25')).body), ['50%_off']);
-      assert.deepEqual(names((await list(`search=${listed.branch_id.slice(3)}`)).body), ['main']);
+      for (const id of [listed.branch_id.slice(3), listed.branch_id.toUpperCase()]) {
+        assert.deepEqual(names((await list(`search=${id}`)).body), ['main']);
+      }
+      assert.deepEqual(names((await list('search=GAMM&limit=1')).body), ['gamma']);
       assert.equal((await api.call('GET', `/projects/${listed.id}/branches/count?search=a`)).body.count >= 4, true);
       assert.equal((await api.call('GET', `/projects/${listed.id}/branches/count`)).body.count, 5);
     });

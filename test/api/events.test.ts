@@ -323,7 +323,7 @@ describe('events', { timeout: 120_000 }, () => {
           if (look_up?.() === false) throw new Error('nothing may be seen any more');
           return view;
         };
-        const body = streams.open({ epoch, after, begin: 'ready', key_id: 1, view, look_up: again });
+        const body = streams.open({ epoch, after, begin: 'ready', credential: 'key:1', view, look_up: again });
         return { body, changes, streams };
       };
 

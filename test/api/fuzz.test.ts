@@ -77,7 +77,7 @@ it('hostile requests never fail for a reason of ours, and never reach what is an
       const known = (kind < 0.75 ? ours : theirs).path[name] ?? UNKNOWN_UUID;
       return encodeURIComponent(kind < 0.9 ? known : hostileText(random).toWellFormed());
     });
-    const query = new URLSearchParams(exampleQuery(route));
+    const query = new URLSearchParams(exampleQuery(route, exampleIds(ours)));
     const { properties = {} } = (route.schema.querystring ?? {}) as { properties?: Record<string, unknown> };
     for (const name of Object.keys(properties)) {
       // Nobody is to wait here.

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { forgetOldOperations } from '../../src/engine/chores/forget-operations.ts';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
-import { createSleepingProject } from '../support/project.ts';
+import { createSleepingProject, finishOperations } from '../support/project.ts';
 
 interface Operation {
   readonly id: string;
@@ -45,6 +46,35 @@ describe('operations', () => {
     assert.deepEqual([unready.status, unready.body.operation_id], [422, elsewhere.body.operations[0].id]);
     const refused = await api.call('DELETE', `/projects/${project.id}/branches/${project.branch_id}`);
     assert.deepEqual([refused.status, 'operation_id' in refused.body], [422, false]);
+  });
+
+  it('are forgotten some time after they ended, with their calls, and not before, and never while they have not ended', async () => {
+    const project = await createSleepingProject(api);
+    const branches = `/projects/${project.id}/branches`;
+    await api.call('POST', branches, { body: { branch: { name: 'dev' } } });
+    await finishOperations(api, project.id);
+    await api.call('POST', branches, { body: { branch: { name: 'unfinished' } } });
+    const statuses = async () => {
+      const { operations } = (await api.call('GET', `/projects/${project.id}/operations`)).body;
+      return operations.map(({ status }: Operation) => status);
+    };
+    const { operations } = (await api.call('GET', `/projects/${project.id}/operations`)).body;
+    const all = await statuses();
+    assert.deepEqual([all[0], new Set(all.slice(1))], ['running', new Set(['finished'])]);
+    const { store } = api.context;
+    const in_two_days = new Date(Date.now() + 2 * 86_400_000);
+    await forgetOldOperations({ store, operations_retention_ms: undefined }, in_two_days);
+    await forgetOldOperations({ store, operations_retention_ms: 3 * 86_400_000 }, in_two_days);
+    assert.deepEqual(await statuses(), all);
+    assert.equal(await forgetOldOperations({ store, operations_retention_ms: 86_400_000 }, in_two_days), false);
+    assert.deepEqual(await statuses(), ['running']);
+    assert.equal((await api.call('GET', `/projects/${project.id}/operations/${operations.at(-1).id}`)).status, 404);
+    const { rows } = await api.store.pool.query(
+      'select count(*)::int as n from coppice.calls where project_id = $1 and finished_at is not null',
+      [project.id],
+    );
+    assert.equal(rows[0].n, 0);
+    await finishOperations(api, project.id);
   });
 
   it('are listed newest first, all of them unless a limit is given', async () => {

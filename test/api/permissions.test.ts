@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { LOGIN_ROUTES } from '../../src/api/login/table.ts';
 import { PERMISSIONS, type PermissionName } from '../../src/api/permissions.ts';
 import type { Route } from '../../src/api/route.ts';
 import { ROUTES } from '../../src/api/routes.ts';
@@ -20,6 +21,7 @@ type Expected = Record<keyof ApiCallers, Outcome>;
 
 const anybody: Expected = {
   admin: 'allowed',
+  session: 'allowed',
   member: 'allowed',
   outsider: 'allowed',
   shared: 'allowed',
@@ -42,6 +44,7 @@ const peopleAndOrganizations: Expected = {
 };
 const project: Expected = {
   admin: 'allowed',
+  session: 'allowed',
   member: 'allowed',
   outsider: 'hidden',
   shared: 'allowed',
@@ -127,6 +130,7 @@ const EXPECTED: Record<PermissionName, Expected> = {
   'database.write': project,
   'connection_uri.read': project,
   'operation.read': project,
+  'consumption.read': organization,
   'event.read': anybody,
   'webhook.read': project,
   'webhook.write': project,
@@ -165,7 +169,7 @@ describe('permissions', () => {
     };
   };
   const call = (route: Route, ids: ExampleIds, key: string | null) =>
-    api.call(route.method, examplePath(route, ids) + exampleQuery(route), { key, body: exampleBody(route, ids) });
+    api.call(route.method, examplePath(route, ids) + exampleQuery(route, ids), { key, body: exampleBody(route, ids) });
 
   for (const route of ROUTES) {
     it(`of ${nameOf(route)}`, async () => {
@@ -200,11 +204,19 @@ describe('permissions', () => {
     assert.deepEqual([...named].sort(), Object.keys(PERMISSIONS).sort());
   });
 
-  it('cover every route that the server has, but for three that anybody may read', () => {
+  it('cover every route that the server has, but for those that anybody may read or log in by', () => {
     const served = routesOf(api.app.printRoutes({ commonPrefix: false }));
     const known = ROUTES.map((route) => `${route.method} /api/v2${route.path}`);
-    const open = ['GET /api/v2/openapi.json', 'GET /healthz', 'GET /readyz'];
-    assert.deepEqual(served.sort(), [...known, ...open].sort());
+    const login = LOGIN_ROUTES.map(({ method, path }) => `${method} /api/auth${path}`);
+    const open = [
+      'GET /api/v2/openapi.json',
+      'GET /healthz',
+      'GET /readyz',
+      'GET /login/link',
+      'GET /api/auth/methods',
+    ];
+    const others = served.filter((name) => !/^GET \/api\/docs(\/|$)/.test(name));
+    assert.deepEqual(others.sort(), [...known, ...open, ...login].sort());
   });
 
   it('to change something are not those to read', () => {

@@ -30,7 +30,7 @@ describe('keys that only read', () => {
   for (const route of ROUTES) {
     it(`are let in to read, and to nothing else: ${route.method} ${route.path}`, async () => {
       const ids = { ...project, project_id: project.id, org_id };
-      const path = examplePath(route, ids) + exampleQuery(route);
+      const path = examplePath(route, ids) + exampleQuery(route, ids);
       const send = (by: string) => api.call(route.method, path, { key: by, body: exampleBody(route, ids) });
       const reads = route.method === 'GET' && !(PERMISSIONS[route.permission] as Permission).reveals;
       if (!reads) {

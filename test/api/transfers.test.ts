@@ -68,6 +68,18 @@ describe('a project that goes to another organization', () => {
     assert.equal((await take(project.id, second.id, api.key)).status, 404);
   });
 
+  it('leaves its webhooks behind, and those of the organization alone', async () => {
+    const project = await createProject();
+    const other = await someoneElse();
+    const hook = { url: 'https://hooks.example.test/' };
+    await api.call('POST', `/projects/${project.id}/webhooks`, { body: hook });
+    await api.call('POST', `/organizations/${project.org_id}/webhooks`, { body: hook });
+    await take(project.id, (await offer(project.id)).body.id, other.key);
+    const { rows } = await api.store.pool.query('select project_id from coppice.webhooks');
+    assert.deepEqual(rows, [{ project_id: null }]);
+    await api.store.pool.query('delete from coppice.webhooks');
+  });
+
   it('stays shared with those whom it was shared with', async () => {
     const project = await createProject();
     const [friend, other] = [await addPerson(api), await someoneElse()];

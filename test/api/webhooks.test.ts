@@ -1,8 +1,4 @@
 import assert from 'node:assert/strict';
-import { createHmac } from 'node:crypto';
-import { createServer, type IncomingHttpHeaders } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { text } from 'node:stream/consumers';
 import { after, afterEach, before, describe, it } from 'node:test';
 import pino from 'pino';
 import { WEBHOOK_KEY_PURPOSE } from '../../src/domain/webhook-secret.ts';
@@ -10,46 +6,13 @@ import { sendWebhooks } from '../../src/engine/chores/send-webhooks.ts';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
 import { createSleepingProject, type TestProject } from '../support/project.ts';
 import { until } from '../support/until.ts';
-
-interface Received {
-  readonly headers: IncomingHttpHeaders;
-  readonly body: string;
-}
-
-/** A receiver as customers write them. `answers` are the statuses it answers with, the last again and again; 0: none. */
-async function startReceiver(answers: number[] = [204]) {
-  const received: Received[] = [];
-  const server = createServer(async (request, response) => {
-    received.push({ headers: request.headers, body: await text(request) });
-    const status = answers.length > 1 ? answers.shift()! : answers[0]!;
-    if (status > 0) response.writeHead(status, status === 302 ? { location: '/elsewhere' } : {}).end();
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`,
-    received,
-    answers,
-    types: () => received.map(({ body }) => JSON.parse(body).type as string),
-    close: () => {
-      server.closeAllConnections();
-      return new Promise((resolve) => server.close(resolve));
-    },
-  };
-}
-
-/** By the book (Standard Webhooks), and not by the code that signs. */
-function isSignedWith(secret: string, { headers, body }: Received): boolean {
-  const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64');
-  const content = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`;
-  const expected = `v1,${createHmac('sha256', key).update(content).digest('base64')}`;
-  return String(headers['webhook-signature']).split(' ').includes(expected);
-}
+import { isSignedWith, startReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts';
 
 describe('webhooks', { timeout: 120_000 }, () => {
   let api: TestApi;
   let project: TestProject;
   let stopping: AbortController;
-  const receivers: Awaited<ReturnType<typeof startReceiver>>[] = [];
+  const receivers: WebhookReceiver[] = [];
   before(async () => {
     api = await startTestApi();
     project = await createSleepingProject(api);

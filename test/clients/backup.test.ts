@@ -7,8 +7,12 @@ import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice 
 import { mustFail, mustRun } from '../support/coppice-command.ts';
 import { connect, query } from '../support/customer.ts';
 import { createLiveProject, type LiveProject } from '../support/live-project.ts';
+import { linkToken, postLogin } from '../support/login-over-socket.ts';
 import { hasS3, type S3Server, startS3Server } from '../support/s3-server.ts';
 import { until } from '../support/until.ts';
+
+/** Somebody who logs in by password. */
+const ANN = { email: 'ann@example.test', password: 'a password of a test' };
 
 const sentBytes = (out: string): number => Number(/([\d.]+) MiB were sent/.exec(out)![1]) * 1024 ** 2;
 
@@ -97,6 +101,8 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
     });
     await origin.settled(asleep.id);
     key = (await mustRun(origin.data_directory, ['keys', 'create', '--name', 'of before'])).trim();
+    const link = await mustRun(origin.data_directory, ['users', 'create', '--email', ANN.email, '--link']);
+    assert.equal((await postLogin(origin, '/use-link', { token: linkToken(link), ...ANN })).status, 200);
   });
   after(async () => {
     await origin?.stop();
@@ -158,6 +164,7 @@ describe('a backup of everything, made while Coppice runs', { timeout: 600_000 }
       headers: { authorization: `Bearer ${key}` },
     });
     assert.equal(me.status, 200, 'the API key of before is one');
+    assert.equal((await postLogin(restored, '/sign-in/email', ANN)).status, 200, 'and so is a password');
   });
 
   it('has the history of before', async () => {

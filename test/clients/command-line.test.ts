@@ -5,6 +5,7 @@ import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { makeDataDirectory, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { cannotMount } from '../support/filesystem.ts';
+import { linkToken, postLogin } from '../support/login-over-socket.ts';
 
 const COPPICE = fileURLToPath(new URL('../../bin/coppice.ts', import.meta.url));
 
@@ -14,12 +15,15 @@ interface Ended {
   readonly err: string;
 }
 
-function coppice(data_directory: string, ...args: string[]): Promise<Ended> {
+function coppice(data_directory: string, ...given: (string | { input: string })[]): Promise<Ended> {
+  const args = given.filter((one) => typeof one === 'string');
+  const [piped] = given.filter((one) => typeof one === 'object');
   const env = { PATH: process.env.PATH, HOME: process.env.HOME, COPPICE_DATA_DIR: data_directory };
   const { promise, resolve } = Promise.withResolvers<Ended>();
-  execFile(process.execPath, [COPPICE, ...args], { env }, (error, out, err) => {
+  const child = execFile(process.execPath, [COPPICE, ...args], { env }, (error, out, err) => {
     resolve({ code: error ? Number(error.code) : 0, out, err });
   });
+  child.stdin!.end(piped?.input);
   return promise;
 }
 
@@ -47,6 +51,8 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
     'keys revoke',
     'users',
     'users create',
+    'users list',
+    'users reset',
     'backup',
     'restore',
     'pool',
@@ -99,6 +105,17 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
     assert.equal(again.err, 'coppice: API key not found\n');
   });
 
+  it('keys create --read-only makes a key that may look and change nothing', async () => {
+    const { out: key } = await run('keys', 'create', '--read-only', '--name', 'looks');
+    const call = (method: string, path: string) =>
+      fetch(`http://127.0.0.1:${running.api_port}/api/v2${path}`, {
+        method,
+        headers: { authorization: `Bearer ${key.trim()}` },
+      }).then(({ status }) => status);
+    assert.deepEqual([await call('GET', '/users/me'), await call('POST', '/projects')], [200, 403]);
+    assert.match((await run('keys', 'list')).out, / looks \(read-only\)$/m);
+  });
+
   it('users create makes somebody who may call, once for each address', async () => {
     const { out: key, err } = await run('users', 'create', '--email', 'new@example.test', '--name', 'New');
     assert.equal(err, '');
@@ -121,6 +138,37 @@ describe('the commands of Coppice', { timeout: 120_000 }, () => {
     assert.deepEqual([again.code, again.err], [1, 'coppice: user already exists; email:"New@example.test"\n']);
     const none = await run('users', 'create', '--email', 'nobody');
     assert.deepEqual([none.code, /"nobody" is not an e-mail address/.test(none.err)], [1, true]);
+  });
+
+  it('users reset prints a link with which the person sets a password, and lets in with it', async () => {
+    const { out, err } = await run('users', 'reset', '--email', 'admin@coppice.localhost');
+    assert.equal(err, '');
+    assert.match(out, /^http:\/\/localhost:\d+\/login\/link#[\w-]{43}\n$/);
+    const [email, password] = ['admin@coppice.localhost', 'a password of a test'];
+    assert.equal((await postLogin(running, '/use-link', { token: linkToken(out), password })).status, 200);
+    const plain = await postLogin(running, '/sign-in/email', { email, password });
+    assert.equal(plain.status, 200, plain.body);
+    assert.match(plain.cookies[0]!, /^coppice\.session_token=(?!.*Secure)/);
+    const over_tls = await postLogin(running, '/sign-in/email', { email, password }, { tls: true });
+    assert.equal(over_tls.status, 200, over_tls.body);
+    assert.match(over_tls.cookies[0]!, /^__Host-coppice\.session_token=.*; Secure/);
+    assert.match((await run('users', 'list')).out, /^admin@coppice\.localhost .* password +2 logged in$/m);
+
+    const piped = await coppice(
+      running.data_directory,
+      'users',
+      'reset',
+      '--email',
+      'admin@coppice.localhost',
+      '--password',
+      {
+        input: 'another password of a test\n',
+      },
+    );
+    assert.equal(piped.code, 0, piped.err);
+    assert.match((await run('users', 'list')).out, /^admin@coppice\.localhost .* password +0 logged in$/m);
+    const stranger = await run('users', 'reset', '--email', 'stranger@example.test');
+    assert.deepEqual([stranger.code, /not found/.test(stranger.err)], [1, true]);
   });
 
   it('a key without a sound name is refused before anything is made', async () => {

@@ -5,10 +5,11 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { neon, neonConfig, Pool } from '@neondatabase/serverless';
+import { NeonToolkit } from '@neondatabase/toolkit';
 import { SignJWT } from 'jose';
 import pg from 'pg';
 import { WebSocket } from 'ws';
-import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { BOOTSTRAP_KEY, removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
 import { openIssuer, type TestIssuer } from '../support/token-issuer.ts';
 import { until } from '../support/until.ts';
 
@@ -96,6 +97,23 @@ describe('the serverless driver', { timeout: 300_000 }, () => {
     });
     await sleep();
     assert.deepEqual(await neon(uri)`SELECT count(*)::int AS count FROM notes`, [{ count: 2 }]);
+  });
+
+  it('is what the toolkit asks through, of a project that it makes and deletes', async () => {
+    const toolkit = new NeonToolkit(BOOTSTRAP_KEY);
+    // It takes no address; that of its API client can be set.
+    toolkit.apiClient.instance.defaults.baseURL = `http://localhost:${coppice.api_port}/api/v2`;
+    const made = await toolkit.createProject({ name: 'of an agent', pg_version: 16 });
+    try {
+      await toolkit.sql(made, 'CREATE TABLE notes (text text)');
+      await toolkit.sql(made, "INSERT INTO notes VALUES ('one')");
+      assert.deepEqual(await toolkit.sql(made, 'SELECT text FROM notes'), [{ text: 'one' }]);
+      const version = await toolkit.sql(made, "SELECT current_setting('server_version_num')::int / 10000 AS major");
+      assert.deepEqual(version, [{ major: 16 }]);
+    } finally {
+      await toolkit.deleteProject(made);
+    }
+    await assert.rejects(toolkit.apiClient.getProject(made.project.id), { status: 404 });
   });
 
   it('looks into the past of a branch', async () => {

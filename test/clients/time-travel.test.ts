@@ -41,4 +41,22 @@ describe('the past, as neonctl and psql find it', { timeout: 300_000 }, () => {
     }
     assert.equal(await psql(await connectionString('main'), 'select count(*) from notes'), '5');
   });
+
+  it('is where neonctl takes psql, and its diagnostics, as to the present', async () => {
+    await query(project.uri, 'create table pages (id int)');
+    const [then] = await query(project.uri, 'select pg_current_wal_insert_lsn()::text as lsn');
+    await query(project.uri, 'insert into pages select generate_series(1, 3)');
+    const count = async (branch: string) => {
+      const ask = ['--project-id', project.id, '--', '-Atc', 'select count(*) from pages'];
+      return (await neonctl.run('psql', branch, ...ask)).trim();
+    };
+    assert.equal(await count('main'), '3');
+    assert.equal(await count(`main@${then.lsn}`), '0');
+    for (const [what, shown] of [
+      ['table-sizes', /pages/],
+      ['seq-scans', /pages/],
+    ] as const) {
+      assert.match(await neonctl.run('inspect', 'db', what, '--project-id', project.id), shown);
+    }
+  });
 });

@@ -79,6 +79,18 @@ describe('a compute', { timeout: 180_000 }, () => {
     assert.equal(await show('max_locks_per_transaction'), '100');
   });
 
+  it('loads the libraries of its project when it starts, and has in memory again what it had', async () => {
+    const preload_libraries = { enabled_libraries: ['pg_prewarm'] };
+    await coppice.must('PATCH', project.path, { project: { settings: { preload_libraries } } });
+    assert.equal(await show('shared_preload_libraries'), 'pg_stat_statements', 'it goes on as it is');
+    await project.suspend();
+    assert.equal(await show('shared_preload_libraries'), 'pg_stat_statements,pg_prewarm');
+    await query(project.uri, 'create extension pg_buffercache; create table kept as select generate_series(1, 100000)');
+    await project.suspend();
+    const pages = `select count(*)::int as count from pg_buffercache where relfilenode = pg_relation_filenode('kept')`;
+    await until(async () => (await query(project.uri, pages))[0].count > 100, { what: 'its pages to be in memory' });
+  });
+
   it('is not touched by what does not concern its server', async () => {
     await using client = await connect(project.uri);
     assert.deepEqual(await change({ name: 'renamed' }), []);

@@ -105,6 +105,18 @@ describe('a gateway of several processes', { timeout: 300_000 }, () => {
     await endAll(clients);
   });
 
+  it('has what passed all of them metered', async () => {
+    const clients = await connectMany(uri);
+    for (const client of clients) await client.pg.query("SELECT repeat('x', 1000)");
+    await endAll(clients);
+    const metered = async (sql: string) => (await coppice.ownDatabase(sql)).rows[0].value as number;
+    await until(async () => (await metered('select count(*)::integer as value from coppice.transfer_sources')) === 2, {
+      what: 'both of them to tell',
+    });
+    const sent = () => metered('select coalesce(sum(sent_bytes), 0)::integer as value from coppice.usage_hours');
+    await until(async () => (await sent()) >= CLIENTS * 1000, { what: 'everything that was sent to be told' });
+  });
+
   it('cancels a query, whichever of them the request comes to', async () => {
     const login = { user: uri.username, database: uri.pathname.slice(1), options: uri.searchParams.get('options')! };
     const sleepers = await parallel(4, async () => {

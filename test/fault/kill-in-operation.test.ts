@@ -44,7 +44,7 @@ const deletedBranch: Trigger = async (coppice, base) => {
     endpoints: [{ type: 'read_write' }],
   });
   await coppice.settled(base.project_id);
-  return coppice.call('DELETE', `/projects/${base.project_id}/branches/${branch.id}`);
+  return coppice.call('DELETE', `/projects/${base.project_id}/branches/${branch.id}?hard_delete=true`);
 };
 const deletedProject: Trigger = async (coppice) => {
   const { project } = await coppice.must('POST', '/projects', { project: { name: 'third' } });
@@ -102,7 +102,7 @@ describe('Coppice is killed in the middle of an operation', { timeout: 900_000 }
 
   before(async () => {
     data_directory = await makeStartedDirectory();
-    killed = await killedCoppice(data_directory);
+    killed = await killedCoppice(data_directory, { COPPICE_KEEP_DELETED_BRANCHES_SECONDS: '3600' });
     const coppice = await killed.running();
     const { project, branch, endpoints, connection_uris } = await coppice.must('POST', '/projects', { project: {} });
     await coppice.settled(project.id);
@@ -114,6 +114,25 @@ describe('Coppice is killed in the middle of an operation', { timeout: 900_000 }
     await client.end();
   });
   after(() => killed?.remove());
+
+  for (const point of ['suspend_compute:stopping', 'suspend_compute:stopped', 'suspend_compute:end']) {
+    it(`at ${point} of a deleted branch that is kept, and it comes back whole`, async () => {
+      const branches = `/projects/${base.project_id}/branches`;
+      const doomed = await killed.running();
+      await insertAt(doomed, base, insert);
+      const { branch, endpoints } = await doomed.must('POST', branches, { endpoints: [{ type: 'read_write' }] });
+      await doomed.settled(base.project_id);
+      await killed.killAt(point, () => doomed.call('DELETE', `${branches}/${branch.id}`));
+      const next = await killed.running();
+      // Whether the compute has stopped by now or not.
+      await next.must('POST', `${branches}/${branch.id}/recover`);
+      await everythingSettled(next);
+      await assertRows(next, { ...base, uri: base.uri.replace(base.endpoint_id, endpoints[0].id) }, rows);
+      await next.must('DELETE', `${branches}/${branch.id}?hard_delete=true`);
+      await everythingSettled(next);
+      await assertNothingStray(next, data_directory);
+    });
+  }
 
   for (const { points, trigger } of CASES) {
     for (const point of points) {

@@ -6,23 +6,23 @@ import { migrate, StoreVersionError } from '../../src/store/migrate.ts';
 import { type StoreServer, startStoreServer, type TestStore } from '../support/store.ts';
 
 const SNAPSHOT = new URL('./schema.snapshot.txt', import.meta.url);
-const TYPES = ['schema', 'event-schema', 'audit-log-table'].map(
+const TYPES = ['schema', 'event-schema', 'login-schema', 'metering-schema', 'audit-log-table'].map(
   (name) => new URL(`../../src/store/${name}.ts`, import.meta.url),
 );
 
-/** Tables, columns, constraints, indexes and triggers of schema `coppice`, one a line. */
+/** Tables, columns, constraints, indexes and triggers of our schemas, one a line. */
 const DESCRIPTION = `
-  select 'column ' || table_name || '.' || column_name || ' ' || data_type
+  select 'column ' || case table_schema when 'coppice' then '' else table_schema || '.' end || table_name || '.' || column_name || ' ' || data_type
     || case is_nullable when 'NO' then ' not null' else '' end || coalesce(' default ' || column_default, '') as line
-  from information_schema.columns where table_schema = 'coppice'
+  from information_schema.columns where table_schema in ('coppice', 'coppice_auth')
   union all
   select 'constraint ' || conrelid::regclass || ' ' || pg_get_constraintdef(oid)
-  from pg_constraint where connamespace = 'coppice'::regnamespace and contype <> 'n'
+  from pg_constraint where connamespace in ('coppice'::regnamespace, 'coppice_auth'::regnamespace) and contype <> 'n'
   union all
-  select indexdef from pg_indexes where schemaname = 'coppice'
+  select indexdef from pg_indexes where schemaname in ('coppice', 'coppice_auth')
   union all
-  select pg_get_triggerdef(oid) from pg_trigger where not tgisinternal and tgrelid::regclass::text ~ '^(coppice\\.)?[a-z_]+$'
-    and (select relnamespace from pg_class where pg_class.oid = tgrelid) = 'coppice'::regnamespace
+  select pg_get_triggerdef(oid) from pg_trigger where not tgisinternal and tgrelid::regclass::text ~ '^(coppice(_auth)?\\.)?[a-z_]+$'
+    and (select relnamespace from pg_class where pg_class.oid = tgrelid) in ('coppice'::regnamespace, 'coppice_auth'::regnamespace)
   order by 1`;
 
 describe('the schema of our own database', { timeout: 120_000 }, () => {
@@ -47,7 +47,9 @@ describe('the schema of our own database', { timeout: 120_000 }, () => {
 
   it('has the columns that the types name, and no others', async () => {
     const { rows } = await store.pool.query<{ name: string }>(
-      "select table_name || '.' || column_name as name from information_schema.columns where table_schema = 'coppice' and table_name <> 'migrations'",
+      `select case table_schema when 'coppice' then '' else table_schema || '.' end || table_name || '.' || column_name as name
+       from information_schema.columns join information_schema.tables using (table_schema, table_name)
+       where table_schema in ('coppice', 'coppice_auth') and table_type = 'BASE TABLE' and table_name <> 'migrations'`,
     );
     const inDatabase = rows.map(({ name }) => name).sort();
     assert.deepEqual((await typedColumns()).sort(), inDatabase);
@@ -85,17 +87,18 @@ async function typedColumns(): Promise<string[]> {
   const { program } = parseSync('schema.ts', texts.join('\n'));
   const interfaces = new Map<string, { name: string; type: string | undefined }[]>();
   for (const statement of program.body) {
-    const declaration = statement.type === 'ExportNamedDeclaration' ? statement.declaration : undefined;
+    const declaration = statement.type === 'ExportNamedDeclaration' ? statement.declaration : statement;
     if (declaration?.type !== 'TSInterfaceDeclaration') continue;
     const members = declaration.body.body.flatMap((member) => {
-      if (member.type !== 'TSPropertySignature' || member.key.type !== 'Identifier') return [];
+      if (member.type !== 'TSPropertySignature') return [];
+      const name = member.key.type === 'Identifier' ? member.key.name : (member.key as { value?: string }).value;
+      if (name === undefined) return [];
       const type = member.typeAnnotation?.typeAnnotation;
       const named = type?.type === 'TSTypeReference' && type.typeName.type === 'Identifier';
-      return [{ name: member.key.name, type: named ? (type.typeName as { name: string }).name : undefined }];
+      return [{ name, type: named ? (type.typeName as { name: string }).name : undefined }];
     });
     interfaces.set(declaration.id.name, members);
   }
-  return [...interfaces.get('Schema')!, ...interfaces.get('EventSchema')!].flatMap(({ name: table, type }) =>
-    interfaces.get(type!)!.map(({ name }) => `${table}.${name}`),
-  );
+  const schemas = ['Schema', 'EventSchema', 'LoginSchema', 'MeteringSchema'].flatMap((name) => interfaces.get(name)!);
+  return schemas.flatMap(({ name: table, type }) => interfaces.get(type!)!.map(({ name }) => `${table}.${name}`));
 }

@@ -1,9 +1,11 @@
 import type { TestApi } from './api-server.ts';
-import { addKey, addOrganization, addPerson } from './people.ts';
+import { addKey, addOrganization, addPerson, addSession } from './people.ts';
 
 /** Keys of everybody who might call about a project. */
 export interface ApiCallers {
   readonly admin: string;
+  /** The admin, logged in. */
+  readonly session: string;
   readonly member: string;
   /** A person of another organisation. */
   readonly outsider: string;
@@ -21,6 +23,7 @@ export async function addCallers(
   project: { readonly id: string; readonly org_id: string },
   foreign_project_id: string,
 ): Promise<ApiCallers> {
+  const { id: admin_id } = (await api.call('GET', '/users/me')).body;
   const member = await addPerson(api, { organization_id: project.org_id, role: 'member' });
   const foreign_id = await addOrganization(api);
   const outsider = await addPerson(api, { organization_id: foreign_id, role: 'admin' });
@@ -31,6 +34,7 @@ export async function addCallers(
     .execute();
   return {
     admin: api.key,
+    session: await addSession(api, admin_id),
     member: member.key,
     outsider: outsider.key,
     shared: shared.key,

@@ -9,6 +9,8 @@ import { createApi } from '../../src/api/server.ts';
 import { newApiKey, Vault } from '../../src/domain/credentials.ts';
 import { addConnections, type ConnectionsReader } from '../../src/domain/endpoint-connections.ts';
 import { CoppiceError } from '../../src/domain/errors.ts';
+import type { SendLetter } from '../../src/domain/mail.ts';
+import type { SingleSignOn } from '../../src/domain/single-sign-on.ts';
 import { createChangeWatch } from '../../src/store/change-watch.ts';
 import { listenForChanges } from '../../src/store/changes.ts';
 import type { Metrics } from '../../src/watch/metrics.ts';
@@ -16,7 +18,7 @@ import { assertInContract } from './openapi-contract.ts';
 import { type StoreServer, startStoreServer, type TestStore } from './store.ts';
 
 export interface CallOptions {
-  /** The API key; by default the first user's. null sends none. */
+  /** The API key, or the cookie of a session; by default the first user's key. null sends none. */
   readonly key?: string | null;
   readonly body?: unknown;
   readonly headers?: Record<string, string>;
@@ -52,12 +54,15 @@ export interface TestApiOptions {
   readonly connections?: ConnectionsReader;
   readonly metrics?: Metrics;
   readonly rate_limits?: RateLimitSettings;
+  readonly mail?: SendLetter;
+  readonly sso?: SingleSignOn;
   /** What gives the store, and is stopped at the end; a server of its own unless given. */
   readonly on?: Pick<StoreServer, 'createStore' | 'stop'>;
 }
 
 const INSTALLATION: InstallationFacts = {
   region_id: 'local',
+  public_url: 'http://localhost:7432',
   domain: 'localhost',
   pg_port: 5432,
   domain_resolves: true,
@@ -83,6 +88,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
       store: store.store,
       vault: new Vault(randomBytes(32)),
       installation: { ...INSTALLATION, ...options.installation },
+      mail: options.mail,
       connections: options.connections ?? (async (_id, limit) => addConnections([], limit)),
       // There is no engine here that could look into the past.
       history: { resolve: () => Promise.reject(new CoppiceError('point_outside_history')) },
@@ -96,8 +102,12 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
 }
 
 /** Another process of the same API, on the same store. It is to be closed before the first. */
-export function startSecondApi({ context, store, key }: TestApi): Promise<TestApi> {
-  return serve({ context, store, key, options: {} });
+export function startSecondApi(
+  { context, store, key }: TestApi,
+  installation: Partial<InstallationFacts> = {},
+): Promise<TestApi> {
+  const own = { ...context, installation: { ...context.installation, ...installation } };
+  return serve({ context: own, store, key, options: {} });
 }
 
 async function serve({
@@ -121,6 +131,7 @@ async function serve({
     allowed_origins: options.allowed_origins,
     metrics: options.metrics,
     rate_limits: options.rate_limits,
+    sso: options.sso,
   });
   return {
     app,
@@ -141,6 +152,12 @@ async function serve({
   };
 }
 
+/** A cookie comes with the page that it is sent from. */
+function credentials(key: string | null): Record<string, string> {
+  if (key === null) return {};
+  return key.includes('=') ? { cookie: key, origin: INSTALLATION.public_url } : { authorization: `Bearer ${key}` };
+}
+
 async function callApi(
   app: FastifyInstance,
   defaultKey: string,
@@ -152,7 +169,7 @@ async function callApi(
   const response = await app.inject({
     method,
     url,
-    headers: { ...(key === null ? {} : { authorization: `Bearer ${key}` }), ...headers },
+    headers: { ...credentials(key), ...headers },
     ...(body === undefined ? {} : { payload: body as InjectOptions['payload'] }),
   });
   const answer = {

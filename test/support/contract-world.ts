@@ -14,8 +14,11 @@ export interface ContractWorld {
   readonly organization_key_id: string;
   /** A branch that a snapshot was restored to, and that waits to be finalized. */
   restore(): Promise<string>;
+  /** An anonymized branch that waits to be masked. */
+  mask(): Promise<string>;
 }
 
+const MASKED_COLUMN = { table_name: 'users', column_name: 'email', masking_function: 'anon.fake_email()' };
 const JWKS_URL = 'https://issuer.example.test/jwks.json';
 
 /** Makes a project with a child branch that has a running compute, a spare role and database, a snapshot, and so on. */
@@ -48,6 +51,7 @@ export async function createContractWorld(api: TestApi): Promise<ContractWorld> 
     organization_key_id: String(organization_key.id),
     restore: async () =>
       (await made(`${place}/snapshots/${snapshot.id}/restore`, { target_branch_id: project.branch_id })).branch.id,
+    mask: async () => (await made(`${place}/branch_anonymized`, {})).branch.id,
     path: {
       project_id: project.id,
       branch_id: child.branch.id,
@@ -105,8 +109,12 @@ function knownValues(role: string, database: string): Record<string, Json> {
     database_name: database,
     owner_name: role,
     db_name: database,
+    from: now,
+    to: now,
+    metrics: ['compute_unit_seconds'],
     jwks_url: JWKS_URL,
     role_names: [role],
+    masking_rules: [{ ...{ database_name: database, schema_name: 'public' }, ...MASKED_COLUMN }],
     annotation_value: { team: 'a' },
     annotations: { team: 'a' },
     frequency: 'daily',

@@ -13,13 +13,17 @@ export function groupOf(pid: number, controller: 'cpu' | 'memory'): string {
   return join('/sys/fs/cgroup', version, line!.slice(2).join(':'));
 }
 
-/** What the kernel holds a process to: CPUs, and bytes of memory. */
+/** What the kernel holds a process to: CPUs, Infinity where all are free, and bytes of memory. */
 export function limitsOf(pid: number): { cpu: number; memory_bytes: number } {
   const [cpu, memory] = [groupOf(pid, 'cpu'), groupOf(pid, 'memory')];
   if (existsSync(join(cpu, 'cpu.max'))) {
     const [quota, period] = read(join(cpu, 'cpu.max')).split(' ').map(Number);
-    return { cpu: quota! / period!, memory_bytes: Number(read(join(memory, 'memory.max'))) };
+    return {
+      cpu: Number.isNaN(quota) ? Infinity : quota! / period!,
+      memory_bytes: Number(read(join(memory, 'memory.max'))),
+    };
   }
-  const cpuShare = Number(read(join(cpu, 'cpu.cfs_quota_us'))) / Number(read(join(cpu, 'cpu.cfs_period_us')));
-  return { cpu: cpuShare, memory_bytes: Number(read(join(memory, 'memory.limit_in_bytes'))) };
+  const quota = Number(read(join(cpu, 'cpu.cfs_quota_us')));
+  const share = quota < 0 ? Infinity : quota / Number(read(join(cpu, 'cpu.cfs_period_us')));
+  return { cpu: share, memory_bytes: Number(read(join(memory, 'memory.limit_in_bytes'))) };
 }

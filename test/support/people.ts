@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hashApiKey, newApiKey } from '../../src/domain/credentials.ts';
 import { newOrganizationId } from '../../src/domain/ids.ts';
+import { sessionCookie } from '../../src/domain/session-cookie.ts';
 import type { TestApi } from './api-server.ts';
 
 /** A user, with a personal key. */
@@ -30,7 +31,11 @@ export async function addPerson(
 ): Promise<Person> {
   const { store } = api.store;
   const email = `${randomUUID()}@example.test`;
-  const { id } = await store.insertInto('users').values({ email }).returning('id').executeTakeFirstOrThrow();
+  const { id } = await store
+    .insertInto('users')
+    .values({ email, email_verified: true })
+    .returning('id')
+    .executeTakeFirstOrThrow();
   if (membership) {
     await store
       .insertInto('memberships')
@@ -38,6 +43,14 @@ export async function addPerson(
       .execute();
   }
   return { id, email, key: await addKey(api, id, { user_id: id }) };
+}
+
+/** Logs a user in, and gives the cookie, which `call` takes in place of a key. */
+export async function addSession({ store, context }: TestApi, user_id: string): Promise<string> {
+  const token = randomUUID();
+  const expires_at = new Date(Date.now() + 3_600_000);
+  await store.store.insertInto('coppice_auth.sessions').values({ user_id, token, expires_at }).execute();
+  return sessionCookie(token, false, context.vault);
 }
 
 /** Makes an organisation without members. */

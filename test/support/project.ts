@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import type { ObservedCompute } from '../../src/domain/states.ts';
+import { observeMasked, observeMaskingCopied } from '../../src/store/branch-maskings.ts';
 import { finishRestore } from '../../src/store/branch-restores.ts';
-import type { EndpointDefaults } from '../../src/store/schema.ts';
+import type { EndpointDefaults, OperationRow } from '../../src/store/schema.ts';
 import type { TestApi } from './api-server.ts';
 
 /** A project as it is some time after it was made: its branch is ready, its compute sleeps. */
@@ -37,7 +38,11 @@ export async function createSleepingProject(api: TestApi, options: TestProjectOp
 }
 
 /** Says that an endpoint's compute was seen to run, or not to. */
-export async function observeEndpoint(api: TestApi, id: string, observed_state: ObservedCompute): Promise<void> {
+export async function observeEndpoint(
+  api: Pick<TestApi, 'context'>,
+  id: string,
+  observed_state: ObservedCompute,
+): Promise<void> {
   await api.context.store
     .updateTable('endpoints')
     .from('branches')
@@ -70,33 +75,45 @@ export async function finishOperations(api: TestApi, project_id: string): Promis
     .where('status', 'in', ['scheduling', 'running', 'cancelling'])
     .orderBy('created_at')
     .execute();
-  for (const { id, call_id, action, endpoint_id, timeline_id, branch_id } of operations) {
+  for (const operation of operations) {
     const now = new Date();
-    if (action === 'create_timeline' || action === 'create_branch') {
-      await store.updateTable('timelines').set({ ready_at: now }).where('id', '=', timeline_id).execute();
-      await store.transaction().execute((trx) => finishRestore(trx, { project_id, branch_id, timeline_id }));
-    }
-    if (action === 'timeline_archive' || action === 'timeline_unarchive') {
-      const archived_at = action === 'timeline_archive' ? now : null;
-      await store.updateTable('timelines').set({ archived_at }).where('id', '=', timeline_id).execute();
-    }
-    if (action === 'tenant_reattach') {
-      const here = { archived_at: null, detached_at: null };
-      await store
-        .updateTable('timelines')
-        .set(here)
-        .where('project_id', '=', project_id)
-        .where('detached_at', 'is not', null)
-        .execute();
-    }
-    if (action === 'start_compute' || action === 'suspend_compute') {
-      await observeEndpoint(api, endpoint_id!, action === 'start_compute' ? 'running' : 'stopped');
-    }
+    await carryOut(api, operation);
     await store
       .updateTable('operations')
       .set({ status: 'finished', started_at: now, finished_at: now, updated_at: now })
-      .where('id', '=', id)
+      .where('id', '=', operation.id)
       .execute();
-    await store.updateTable('calls').set({ finished_at: now }).where('id', '=', call_id).execute();
+    await store.updateTable('calls').set({ finished_at: now }).where('id', '=', operation.call_id).execute();
+  }
+}
+
+/** Makes the observations that an engine would make when it has carried out an operation. */
+export async function carryOut(
+  api: Pick<TestApi, 'context'>,
+  { action, project_id, endpoint_id, timeline_id, branch_id, arguments: given }: OperationRow,
+): Promise<void> {
+  const { store } = api.context;
+  const now = new Date();
+  if (given.masked) await observeMaskingCopied(store, branch_id!);
+  else if (action === 'create_timeline' || action === 'create_branch' || action === 'import_data') {
+    await store.updateTable('timelines').set({ ready_at: now }).where('id', '=', timeline_id).execute();
+    await store.transaction().execute((trx) => finishRestore(trx, { project_id, branch_id, timeline_id }));
+    if (action === 'import_data') await store.transaction().execute((trx) => observeMasked(trx, branch_id!, 1));
+  }
+  if (action === 'timeline_archive' || action === 'timeline_unarchive') {
+    const archived_at = action === 'timeline_archive' ? now : null;
+    await store.updateTable('timelines').set({ archived_at }).where('id', '=', timeline_id).execute();
+  }
+  if (action === 'tenant_reattach') {
+    const here = { archived_at: null, detached_at: null };
+    await store
+      .updateTable('timelines')
+      .set(here)
+      .where('project_id', '=', project_id)
+      .where('detached_at', 'is not', null)
+      .execute();
+  }
+  if (action === 'start_compute' || action === 'suspend_compute') {
+    await observeEndpoint(api, endpoint_id!, action === 'start_compute' ? 'running' : 'stopped');
   }
 }

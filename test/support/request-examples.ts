@@ -39,10 +39,37 @@ export function examplePath(route: Route, ids: ExampleIds): string {
 }
 
 /** The query that a route cannot do without. */
-export function exampleQuery({ path }: Route): string {
+export function exampleQuery(
+  { path }: Route,
+  { project_id, org_id }: Pick<ExampleIds, 'project_id' | 'org_id'>,
+): string {
+  if (path.startsWith('/consumption_history/')) {
+    const hour = new Date(Date.now() - 3_600_000).toISOString();
+    const metrics = path.includes('/v2/') ? '&metrics=compute_unit_seconds' : '';
+    return `?org_id=${org_id}&project_ids=${project_id}&from=${hour}&to=${hour}&granularity=hourly${metrics}`;
+  }
   if (path.endsWith('/connection_uri')) return '?database_name=neondb&role_name=neondb_owner';
   return /\/(compare_)?schema$/.test(path) ? '?db_name=neondb' : '';
 }
+
+const exampleColumn = { database_name: 'neondb', schema_name: 'public', table_name: 'users' };
+const exampleRules = [
+  { ...exampleColumn, column_name: 'email', masking_function: 'anon.fake_email()' },
+  { ...exampleColumn, column_name: 'name', masking_value: 'somebody' },
+];
+
+const anonymizedBodies = (branch_id: string): Record<string, Record<string, unknown>> => ({
+  'POST /projects/:project_id/branch_anonymized': {
+    branch_create: {
+      branch: { parent_id: branch_id, name: 'a name' },
+      endpoints: [{ type: 'read_write', autoscaling_limit_max_cu: 1 }],
+    },
+    masking_rules: exampleRules,
+    start_anonymization: true,
+    annotation_value: { team: 'a' },
+  },
+  'PATCH /projects/:project_id/branches/:branch_id/masking_rules': { masking_rules: exampleRules },
+});
 
 const exampleIssuer = (branch_id: string) => ({
   jwks_url: 'https://issuer.example.test/jwks.json',
@@ -97,6 +124,7 @@ export function exampleBody(route: Route, ids: ExampleIds): Record<string, unkno
       endpoints: [{ ...compute, type: 'read_write' }],
       annotation_value: { team: 'a' },
     },
+    ...anonymizedBodies(branch_id),
     'PATCH /projects/:project_id/branches/:branch_id': { branch: { name: 'another name', protected: false } },
     'POST /projects/:project_id/branches/:branch_id/restore': {
       source_branch_id: 'br-an-unknown-one',

@@ -56,6 +56,14 @@ const onChild =
     return { path: `/projects/${project.id}/branches/${branch.id}${verb}` };
   };
 
+const onMasked =
+  (verb: string): Prepare =>
+  async (api, project, route) => {
+    const { branch } = await done(api, project, '/branch_anonymized', {});
+    const sent = route.schema.body ? body(route, project) : undefined;
+    return { path: `/projects/${project.id}/branches/${branch.id}${verb}`, body: sent };
+  };
+
 const organizationOf = async (api: TestApi): Promise<string> =>
   (await api.call('GET', '/users/me/organizations')).body.organizations[0].id;
 
@@ -130,6 +138,11 @@ const PREPARED: Readonly<Record<string, Prepare>> = {
     await api.call('DELETE', `/projects/${project.id}`);
     return { path: `/projects/${project.id}/recover` };
   },
+  'POST /projects/:project_id/branches/:branch_id/recover': async (api, project, route) => {
+    const { path } = await onChild('')(api, project, route);
+    await api.call('DELETE', path);
+    return { path: `${path}/recover` };
+  },
   'PATCH /organizations/:org_id/members/:member_id': ofMember,
   'DELETE /organizations/:org_id/members/:member_id': ofMember,
   'DELETE /organizations/:org_id/invitations/:invitation_id': async (api) => {
@@ -149,6 +162,8 @@ const PREPARED: Readonly<Record<string, Prepare>> = {
     const { branch } = await done(api, project, '/branches', { branch: { lease_ttl_seconds: 600 } });
     return { path: `/projects/${project.id}/branches/${branch.id}/renew_lease`, body: { lease_ttl_seconds: 6000 } };
   },
+  'PATCH /projects/:project_id/branches/:branch_id/masking_rules': onMasked('/masking_rules'),
+  'POST /projects/:project_id/branches/:branch_id/anonymize': onMasked('/anonymize'),
   'DELETE /projects/:project_id/branches/:branch_id': onChild(''),
   'POST /projects/:project_id/branches/:branch_id/set_as_default': onChild('/set_as_default'),
   'POST /projects/:project_id/branches/:branch_id/restore': async (api, project, route) => ({

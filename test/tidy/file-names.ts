@@ -20,7 +20,7 @@ export function fileNameProblems(paths: readonly string[]): string[] {
   return paths
     .filter((path) => /\.(ts|tsx|mjs)$/.test(path))
     .flatMap((path) => {
-      const stem = posix.basename(path).replace(/(\.test)?\.\w+$/, '');
+      const stem = posix.basename(path).replace(/(\.test|\.d)?\.\w+$/, '');
       const problems = /^[a-z0-9]+(-[a-z0-9]+)*$/.test(stem) ? [] : [`${path}: names are in kebab case`];
       const parts = [...posix.dirname(path).split('/'), stem].flatMap((part) => part.split('-'));
       const empty = parts.find((part) => EMPTY_WORDS.has(part));

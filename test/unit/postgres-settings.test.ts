@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { PG_SETTINGS } from '../../src/domain/pg-settings.ts';
+import type { PreloadChoice } from '../../src/domain/preload-libraries.ts';
 import { postgresqlConf, quietConf, type SettingsSource } from '../../src/postgres/settings.ts';
 import { type Cluster, MAJORS, type Nursery, openNursery } from '../support/postgres.ts';
 import { seededRandom, testSeed } from '../support/random.ts';
@@ -75,6 +76,15 @@ test('what a customer may not set, or not so, is left out, whatever its letters'
 test('logical replication raises the WAL level, and nothing else does', () => {
   assert.equal(parse(postgresqlConf(fixed(1))).get('wal_level'), "'replica'");
   assert.equal(parse(postgresqlConf({ ...fixed(1), logical_replication: true })).get('wal_level'), "'logical'");
+});
+
+test('the libraries that a project chose are loaded, beside the usual ones or in their place', () => {
+  const loaded = (preload_libraries?: PreloadChoice) =>
+    parse(postgresqlConf({ ...fixed(1), preload_libraries })).get('shared_preload_libraries');
+  assert.equal(loaded(), "'pg_stat_statements'");
+  assert.equal(loaded({ enabled_libraries: ['pg_prewarm', 'evil'] }), "'pg_stat_statements,pg_prewarm'");
+  assert.equal(loaded({ use_defaults: false, enabled_libraries: ['pg_prewarm'] }), "'pg_prewarm'");
+  assert.equal(loaded({ use_defaults: false }), "''");
 });
 
 test('a quiet server runs nothing by itself', () => {

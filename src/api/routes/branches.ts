@@ -1,8 +1,11 @@
 import Type from 'typebox';
 import { findBranchOf } from '../../actions/access.ts';
 import { renewLease } from '../../actions/branch-lease.ts';
-import { createBranch } from '../../actions/create-branch.ts';
+import type { InstallationFacts } from '../../actions/context.ts';
+import { createAnonymizedBranch } from '../../actions/create-anonymized-branch.ts';
+import { createBranch, type CreatedBranch as NewBranch } from '../../actions/create-branch.ts';
 import { deleteBranch } from '../../actions/delete-branch.ts';
+import { branchesRecoverableSince, recoverBranch } from '../../actions/recover-branch.ts';
 import { restoreBranch } from '../../actions/restore-branch.ts';
 import { setDefaultBranch } from '../../actions/set-default-branch.ts';
 import { updateBranch } from '../../actions/update-branch.ts';
@@ -12,6 +15,7 @@ import { findEndpointsOfBranch } from '../../store/endpoints.ts';
 import { ANY_KEY, pageOf, parseListCursor, sortColumn, TIME_KEY } from '../list-cursor.ts';
 import { reply, route } from '../route.ts';
 import {
+  AnonymizedBranchCreate,
   Branch,
   BranchAnnotation,
   BranchCreate,
@@ -22,10 +26,11 @@ import {
   BranchUpdate,
   CreatedBranch,
   LeaseRenewal,
+  RecoveredBranch,
 } from '../schemas/branch.ts';
 import { Endpoint } from '../schemas/endpoint.ts';
 import { ProjectParams } from '../schemas/fields.ts';
-import { serializeBranch, serializeBranchAnnotation } from '../serializers/branch.ts';
+import { serializeBranch, serializeBranchAnnotation, serializeListedBranch } from '../serializers/branch.ts';
 import { serializeConnection } from '../serializers/connection.ts';
 import { serializeDatabase } from '../serializers/database.ts';
 import { serializeEndpoint } from '../serializers/endpoint.ts';
@@ -41,6 +46,15 @@ const BRANCH_ORDER = {
   id: ANY_KEY,
 };
 
+const serializeCreated = ({ connection, ...created }: NewBranch, installation: InstallationFacts) => ({
+  branch: serializeBranch(created.branch),
+  endpoints: created.endpoints.map((row) => serializeEndpoint(row, installation)),
+  operations: created.operations.map(serializeOperation),
+  roles: created.roles.map((row) => serializeRole(row)),
+  databases: created.databases.map(serializeDatabase),
+  connection_uris: connection ? [serializeConnection(connection, installation)] : undefined,
+});
+
 const changes = [
   route({
     method: 'POST',
@@ -49,16 +63,18 @@ const changes = [
     summary: 'Creates a branch of another one, with computes if asked for',
     schema: { params: ProjectParams, body: BranchCreate, response: { 200: CreatedBranch, 201: CreatedBranch } },
     handle: async ({ context, caller, project, body }) => {
-      const { connection, ...created } = await createBranch(context, caller, project, body ?? {});
-      return reply(created.created ? 201 : 200, {
-        branch: serializeBranch(created.branch),
-        endpoints: created.endpoints.map((row) => serializeEndpoint(row, context.installation)),
-        operations: created.operations.map(serializeOperation),
-        roles: created.roles.map((row) => serializeRole(row)),
-        databases: created.databases.map(serializeDatabase),
-        connection_uris: connection ? [serializeConnection(connection, context.installation)] : undefined,
-      });
+      const created = await createBranch(context, caller, project, body ?? {});
+      return reply(created.created ? 201 : 200, serializeCreated(created, context.installation));
     },
+  }),
+  route({
+    method: 'POST',
+    path: '/projects/:project_id/branch_anonymized',
+    permission: 'branch.write',
+    summary: 'Creates a branch that nobody can use before its data is masked',
+    schema: { params: ProjectParams, body: AnonymizedBranchCreate, response: { 201: CreatedBranch } },
+    handle: async ({ context, caller, project, body }) =>
+      reply(201, serializeCreated(await createAnonymizedBranch(context, caller, project, body), context.installation)),
   }),
   route({
     method: 'PATCH',
@@ -108,18 +124,34 @@ const changes = [
     method: 'DELETE',
     path: '/projects/:project_id/branches/:branch_id',
     permission: 'branch.write',
-    summary: 'Deletes a branch with its computes, for good',
+    summary: 'Deletes a branch with its computes: for good, or for a while where deleted branches are kept',
     schema: {
       params: BranchParams,
-      querystring: Type.Object({ hard_delete: Type.Optional(Type.Boolean({ description: 'Changes nothing' })) }),
+      querystring: Type.Object({
+        hard_delete: Type.Optional(Type.Boolean({ description: 'For good, also where it was deleted and is kept' })),
+      }),
       response: { 200: BranchOperations, 204: Type.Null() },
     },
-    handle: async ({ context, project, params }) => {
-      const deleted = await deleteBranch(context, project, params.branch_id);
+    handle: async ({ context, project, params, query }) => {
+      const deleted = await deleteBranch(context, project, params.branch_id, { hard: query.hard_delete ?? false });
       if (!deleted) return reply(204, null);
       return reply(200, {
         branch: serializeBranch(deleted.branch),
         operations: deleted.operations.map(serializeOperation),
+      });
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/projects/:project_id/branches/:branch_id/recover',
+    permission: 'branch.write',
+    summary: 'Brings a deleted branch back with its endpoints; its computes sleep',
+    schema: { params: BranchParams, response: { 200: RecoveredBranch } },
+    handle: async ({ context, project, params }) => {
+      const { branch, endpoints } = await recoverBranch(context, project, params.branch_id);
+      return reply(200, {
+        branch: serializeBranch(branch),
+        endpoints: endpoints.map((row) => serializeEndpoint(row, context.installation)),
       });
     },
   }),
@@ -139,7 +171,9 @@ const reads = [
         sort_order: Type.Optional(Type.Enum(['asc', 'desc'])),
         cursor: Type.Optional(Type.String({ description: 'Where the page before ended' })),
         limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.branches_page_max })),
-        include_deleted: Type.Optional(Type.Boolean({ description: 'Adds none: what is deleted is gone for good' })),
+        include_deleted: Type.Optional(
+          Type.Boolean({ description: 'Those as well that are deleted and can come back' }),
+        ),
       }),
       response: { 200: Branches },
     },
@@ -154,11 +188,12 @@ const reads = [
         sort_order,
         after,
         limit: limit && limit + 1,
+        deleted_since: query.include_deleted ? branchesRecoverableSince(context.installation) : undefined,
       });
       const { page, pagination } = pageOf(rows, limit, { sort_by, sort_order });
       const annotated = page.filter((row) => Object.keys(row.annotations).length > 0);
       return reply(200, {
-        branches: page.map(serializeBranch),
+        branches: page.map((row) => serializeListedBranch(row, context.installation)),
         annotations: Object.fromEntries(annotated.map((row) => [row.id, serializeBranchAnnotation(row)])),
         pagination,
       });

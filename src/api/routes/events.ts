@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import type { Caller } from '../../actions/caller.ts';
+import { type Caller, credentialName } from '../../actions/caller.ts';
 import type { ActionContext } from '../../actions/context.ts';
 import { eventScopeOf, maySeeEvent } from '../../actions/event-access.ts';
 import { CoppiceError } from '../../domain/errors.ts';
@@ -7,7 +7,6 @@ import { type EventPosition, formatEventId, isAfter, parseEventId } from '../../
 import { LIMITS } from '../../domain/limits.ts';
 import { showEvent } from '../../domain/shown-event.ts';
 import { findEventLog, readEvents } from '../../store/events.ts';
-import { authenticate } from '../authenticate.ts';
 import type { EventView } from '../event-streams.ts';
 import { reply, route } from '../route.ts';
 import { EventPage } from '../schemas/event.ts';
@@ -35,7 +34,7 @@ export const eventRoutes = [
       }),
       response: { 200: EventPage },
     },
-    handle: async ({ context, caller, query, headers, streams }) => {
+    handle: async ({ context, caller, query, headers, streams, reauthenticate }) => {
       const view = await viewOf(context, caller, query.project_id);
       const log = await findEventLog(context.store);
       const given = headers['last-event-id'] ?? query.after;
@@ -45,9 +44,9 @@ export const eventRoutes = [
           epoch: log.epoch,
           after: typeof seen === 'object' ? seen : log.end,
           begin: seen === 'forgotten' ? 'reset' : 'ready',
-          key_id: caller.key_id,
+          credential: credentialName(caller),
           view,
-          look_up: async () => viewOf(context, await authenticate(context, headers.authorization), query.project_id),
+          look_up: async () => viewOf(context, await reauthenticate(), query.project_id),
         });
         // A stream is sent as it comes, whatever the schema says of the page.
         return { ...reply(200, body as never), headers: STREAM_HEADERS };

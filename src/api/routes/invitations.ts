@@ -6,7 +6,7 @@ import { listInvitations } from '../../store/invitations.ts';
 import { membershipRole } from '../requested-role.ts';
 import { reply, route } from '../route.ts';
 import { inOrganization, OrganizationParams, Uuid } from '../schemas/fields.ts';
-import { Invitation, Invitations, InvitationsCreate } from '../schemas/member.ts';
+import { Invitation, Invitations, InvitationsCreate, SentInvitations } from '../schemas/member.ts';
 import { serializeInvitation } from '../serializers/member.ts';
 
 export const invitationRoutes = [
@@ -25,12 +25,14 @@ export const invitationRoutes = [
     method: 'POST',
     path: '/organizations/:org_id/invitations',
     permission: 'invitation.write',
-    summary: 'Invites people by e-mail address; who has an account is a member at once',
-    schema: { params: OrganizationParams, body: InvitationsCreate, response: { 200: Invitations } },
+    summary: 'Invites people by e-mail address; who has an account is a member at once, the others get a link',
+    schema: { params: OrganizationParams, body: InvitationsCreate, response: { 200: SentInvitations } },
     handle: async ({ context, caller, organization, body }) => {
       const people = body.invitations.map(({ email, role }) => ({ email, role: membershipRole(role) }));
-      const rows = await invitePeople(context, personOf(caller), organization.id, people);
-      return reply(200, { invitations: rows.map(serializeInvitation) });
+      const sent = await invitePeople(context, personOf(caller), organization, people);
+      return reply(200, {
+        invitations: sent.map(({ row, ...told }) => ({ ...serializeInvitation(row), ...told })),
+      });
     },
   }),
   route({

@@ -40,7 +40,10 @@ export const memberRoutes = [
       const rows = await listMembers(context.store, organization.id, options);
       const { page, pagination } = pageOf(rows, limit, { sort_by, sort_order });
       return reply(200, {
-        members: page.map((row) => ({ member: serializeMember(row), user: { email: row.email } })),
+        members: page.map((row) => ({
+          member: serializeMember(row),
+          user: { email: row.email, has_mfa: row.two_factor_enabled },
+        })),
         pagination,
       });
     },

@@ -4,11 +4,12 @@ import { plainAddress } from '../../domain/address-rules.ts';
 import { CoppiceError } from '../../domain/errors.ts';
 import { METRICS_CONTENT_TYPE, type Metrics } from '../../watch/metrics.ts';
 import { authenticate } from '../authenticate.ts';
+import { shownBy } from '../web-origin.ts';
 
 const LOCAL_HOST = /^(localhost|[\w.-]+\.localhost|127\.[\d.]+|\[::1\])(:\d+)?$/i;
 const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'];
 
-/** What is measured, in Prometheus's text format, for this machine and for whoever has a personal key. */
+/** What is measured, in Prometheus's text format, for this machine and for people of this installation. */
 export function addMetricsRoute(app: FastifyInstance, context: ActionContext, metrics: Metrics): void {
   app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
     if (!isFromThisMachine(request)) await checkKey(context, request);
@@ -18,8 +19,8 @@ export function addMetricsRoute(app: FastifyInstance, context: ActionContext, me
 }
 
 /** Endpoints are named, which is for people of this installation. */
-async function checkKey(context: ActionContext, { headers }: FastifyRequest): Promise<void> {
-  const caller = await authenticate(context, headers.authorization);
+async function checkKey(context: ActionContext, request: FastifyRequest): Promise<void> {
+  const caller = await authenticate(context, shownBy(request, context.installation.public_url));
   if (caller.kind !== 'personal') throw new CoppiceError('organization_key_refused');
 }
 

@@ -16,14 +16,14 @@ export const preloadLibraryRoutes = [
     method: 'GET',
     path: '/projects/:project_id/available_preload_libraries',
     permission: 'project.read',
-    summary: 'Lists libraries that computes load at their start: all of them always do',
+    summary: 'Lists libraries that computes of the project can load at their start',
     schema: { params: ProjectParams, response: { 200: Type.Object({ libraries: Type.Array(PreloadLibrary) }) } },
     handle: async ({ project }) =>
       reply(200, {
-        libraries: PRELOAD_LIBRARIES.map(({ name, description, versions }) => ({
+        libraries: PRELOAD_LIBRARIES.map(({ name, description, is_default, versions }) => ({
           library_name: name,
           description,
-          is_default: true,
+          is_default,
           is_experimental: false,
           version: versions[project.pg_version] ?? '',
         })),

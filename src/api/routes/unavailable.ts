@@ -24,7 +24,7 @@ function readPath(path: string): { path: string; params: TSchema } {
 function permissionOf(method: string, path: string): PermissionName {
   const reads = method === 'GET';
   if (path.startsWith('/organizations/')) return reads ? 'organization.read' : 'organization.update';
-  if (path.includes('/branches/') || path.endsWith('/branch_anonymized')) return reads ? 'branch.read' : 'branch.write';
+  if (path.includes('/branches/')) return reads ? 'branch.read' : 'branch.write';
   if (path.startsWith('/projects/')) return reads ? 'project.read' : 'project.update';
   return 'project.list';
 }

@@ -4,6 +4,7 @@ import { ConnectionDetails } from './connection.ts';
 import { Database } from './database.ts';
 import { ComputeFields, Endpoint, EndpointType } from './endpoint.ts';
 import { Id, inProject, Name, Timestamp } from './fields.ts';
+import { MaskingRules } from './masking.ts';
 import { Operations } from './operation.ts';
 import { Role } from './role.ts';
 
@@ -41,6 +42,13 @@ export const Branch = Type.Object({
   restore_status: Type.Optional(Type.String()),
   restored_from: Type.Optional(Type.String()),
   restored_as: Type.Optional(Type.String()),
+  recovery: Type.Optional(
+    Type.Object({
+      deleted_at: Timestamp,
+      recoverable_until: Timestamp,
+      deletion_method: Type.String({ enum: ['user', 'ttl'] }),
+    }),
+  ),
 });
 export type Branch = Static<typeof Branch>;
 
@@ -76,17 +84,28 @@ const NewBranch = Type.Object({
   lease_ttl_seconds: Type.Optional(LeaseSeconds),
 });
 
+const BranchFields = {
+  branch: Type.Optional(NewBranch),
+  endpoints: Type.Optional(
+    Type.Array(Type.Object({ ...ComputeFields, type: EndpointType }), { maxItems: LIMITS.endpoints_per_call }),
+  ),
+  annotation_value: Type.Optional(AnnotationValue),
+};
+
 export const BranchCreate = Type.Union([
   Type.Object({
     if_absent: Type.Optional(Type.Boolean({ description: 'A branch of that name is given back instead' })),
-    branch: Type.Optional(NewBranch),
-    endpoints: Type.Optional(
-      Type.Array(Type.Object({ ...ComputeFields, type: EndpointType }), { maxItems: LIMITS.endpoints_per_call }),
-    ),
-    annotation_value: Type.Optional(AnnotationValue),
+    ...BranchFields,
   }),
   Type.Null(),
 ]);
+
+export const AnonymizedBranchCreate = Type.Object({
+  branch_create: Type.Optional(Type.Object(BranchFields)),
+  masking_rules: Type.Optional(MaskingRules),
+  start_anonymization: Type.Optional(Type.Boolean({ description: 'False, as without it: it waits for its own call' })),
+  annotation_value: Type.Optional(AnnotationValue),
+});
 export const BranchUpdate = Type.Object({
   branch: Type.Object({
     name: Type.Optional(Name()),
@@ -114,6 +133,7 @@ export const CreatedBranch = Type.Object({
   databases: Type.Array(Database),
   connection_uris: Type.Optional(Type.Array(ConnectionDetails)),
 });
+export const RecoveredBranch = Type.Object({ branch: Branch, endpoints: Type.Array(Endpoint) });
 export const BranchOperations = Type.Object({ branch: Branch, operations: Operations });
 export const Branches = Type.Object({
   branches: Type.Array(Branch),

@@ -12,7 +12,9 @@ export const Member = Type.Object({
 export type Member = Static<typeof Member>;
 
 export const Members = Type.Object({
-  members: Type.Array(Type.Object({ member: Member, user: Type.Object({ email: Type.String() }) })),
+  members: Type.Array(
+    Type.Object({ member: Member, user: Type.Object({ email: Type.String(), has_mfa: Type.Boolean() }) }),
+  ),
   pagination: Type.Object({
     next: Type.Optional(Type.String()),
     sort_by: Type.String(),
@@ -36,6 +38,16 @@ export const Invitation = Type.Object({
 });
 export type Invitation = Static<typeof Invitation>;
 export const Invitations = Type.Object({ invitations: Type.Array(Invitation) });
+
+export const SentInvitations = Type.Object({
+  invitations: Type.Array(
+    Type.Object({
+      ...Invitation.properties,
+      link: Type.Optional(Type.String({ description: 'Lets the person in, once; only where no mail is sent' })),
+      mail_sent: Type.Optional(Type.Boolean({ description: 'Whether the mail server took the mail with the link' })),
+    }),
+  ),
+});
 
 export const InvitationsCreate = Type.Object({
   invitations: Type.Array(Type.Object({ email: Email, role: Role }), {

@@ -70,6 +70,7 @@ const Facts = {
   branch_logical_size_limit_bytes: Type.Integer(),
   store_passwords: Type.Boolean(),
   cpu_used_sec: Type.Integer(),
+  synthetic_storage_size: Type.Integer(),
   locked: Type.Boolean(),
   creation_source: Type.String(),
   history_retention_seconds: Type.Integer(),

@@ -1,4 +1,6 @@
+import type { InstallationFacts } from '../../actions/context.ts';
 import { branchState } from '../../domain/states.ts';
+import { usedInPeriod } from '../../domain/usage.ts';
 import type { BranchView } from '../../store/branches.ts';
 import type { Branch, BranchAnnotation } from '../schemas/branch.ts';
 import { optionalTimestamp, timestamp } from './timestamp.ts';
@@ -9,6 +11,7 @@ import { optionalTimestamp, timestamp } from './timestamp.ts';
  */
 export function serializeBranch(row: BranchView): Branch {
   const restoring = row.previous_timeline_id !== null;
+  const used = usedInPeriod(row.usage, new Date());
   return {
     id: row.id,
     project_id: row.project_id,
@@ -17,7 +20,8 @@ export function serializeBranch(row: BranchView): Branch {
     parent_timestamp: optionalTimestamp(row.parent_timestamp),
     name: row.name,
     ...branchState({
-      ...{ ready_at: row.ready_at, deleted: row.deleted_at !== null, restoring },
+      // The data of one that can come back is as it was.
+      ...{ ready_at: row.ready_at, deleted: row.deleted_at !== null && row.deletion_method === null, restoring },
       ...{ archived: row.archived_at !== null, archive_pending: row.archive_pending },
     }),
     state_changed_at: timestamp(
@@ -33,11 +37,8 @@ export function serializeBranch(row: BranchView): Branch {
     primary: row.is_default,
     default: row.is_default,
     protected: row.protected,
-    cpu_used_sec: 0,
-    compute_time_seconds: 0,
-    active_time_seconds: 0,
-    written_data_bytes: 0,
-    data_transfer_bytes: 0,
+    cpu_used_sec: used.compute_time_seconds,
+    ...used,
     created_at: timestamp(row.created_at),
     updated_at: timestamp(row.updated_at),
     ttl_interval_seconds: row.ttl_interval_seconds ?? undefined,
@@ -54,6 +55,21 @@ export function serializeBranch(row: BranchView): Branch {
     restore_status: row.restore_status ?? undefined,
     restored_from: row.restored_from ?? undefined,
     restored_as: row.restored_as ?? undefined,
+  };
+}
+
+/** A branch in a list that may hold deleted ones as well: those say until when they can come back. */
+export function serializeListedBranch(row: BranchView, installation: InstallationFacts): Branch {
+  const branch = serializeBranch(row);
+  if (!row.deleted_at || !row.deletion_method) return branch;
+  const until = row.deleted_at.getTime() + (installation.keep_deleted_branches_seconds ?? 0) * 1000;
+  return {
+    ...branch,
+    recovery: {
+      deleted_at: timestamp(row.deleted_at),
+      recoverable_until: timestamp(new Date(until)),
+      deletion_method: row.deletion_method,
+    },
   };
 }
 

@@ -1,10 +1,12 @@
 import type { InstallationFacts } from '../../actions/context.ts';
+import { periodOf, type Quota, storedInPeriod, type Used, usedInPeriod } from '../../domain/usage.ts';
+import type { ProjectView } from '../../store/projects.ts';
 import type { ProjectRow } from '../../store/schema.ts';
 import type { Project, ProjectListItem } from '../schemas/project.ts';
 import { timestamp } from './timestamp.ts';
 
 const MIB = 1024 ** 2;
-/** Nothing limits a branch but the disk; clients want a number. */
+/** Without a quota nothing limits a branch but the disk; clients want a number. */
 const NO_SIZE_LIMIT_BYTES = 16 * 1024 ** 4;
 
 const DEFAULT_SETTINGS: Project['settings'] = {
@@ -15,7 +17,11 @@ const DEFAULT_SETTINGS: Project['settings'] = {
   hipaa: false,
 };
 
-function facts(row: ProjectRow, installation: InstallationFacts) {
+/** One that was just made has used nothing yet. */
+type ShownProject = ProjectRow & Partial<Pick<ProjectView, 'usage'>>;
+
+function facts(row: ShownProject, installation: InstallationFacts, used: Used) {
+  const size_limit_bytes = (row.settings.quota as Quota | undefined)?.logical_size_bytes || NO_SIZE_LIMIT_BYTES;
   return {
     id: row.id,
     platform_id: 'local',
@@ -26,10 +32,11 @@ function facts(row: ProjectRow, installation: InstallationFacts) {
     settings: { ...DEFAULT_SETTINGS, ...row.settings },
     pg_version: row.pg_version,
     proxy_host: installation.domain,
-    branch_logical_size_limit: NO_SIZE_LIMIT_BYTES / MIB,
-    branch_logical_size_limit_bytes: NO_SIZE_LIMIT_BYTES,
+    branch_logical_size_limit: Math.floor(size_limit_bytes / MIB),
+    branch_logical_size_limit_bytes: size_limit_bytes,
     store_passwords: row.store_passwords,
-    cpu_used_sec: 0,
+    cpu_used_sec: used.compute_time_seconds,
+    synthetic_storage_size: row.usage?.storage_bytes ?? 0,
     locked: false,
     creation_source: 'console',
     history_retention_seconds: row.history_retention_seconds,
@@ -40,24 +47,23 @@ function facts(row: ProjectRow, installation: InstallationFacts) {
   };
 }
 
-/** A project as the API shows it. What it uses is not metered; its period is the calendar month, in UTC. */
-export function serializeProject(row: ProjectRow, installation: InstallationFacts, now = new Date()): Project {
-  const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()];
+/** A project as the API shows it. Its period is the calendar month, in UTC. */
+export function serializeProject(row: ShownProject, installation: InstallationFacts, now = new Date()): Project {
+  const used = usedInPeriod(row.usage, now);
+  const period = periodOf(now);
   return {
-    ...facts(row, installation),
-    data_storage_bytes_hour: 0,
-    data_transfer_bytes: 0,
-    written_data_bytes: 0,
-    compute_time_seconds: 0,
-    active_time_seconds: 0,
-    consumption_period_start: timestamp(new Date(Date.UTC(year, month))),
-    consumption_period_end: timestamp(new Date(Date.UTC(year, month + 1))),
+    ...facts(row, installation, used),
+    ...used,
+    data_storage_bytes_hour: storedInPeriod(row.usage, now),
+    consumption_period_start: timestamp(period.start),
+    consumption_period_end: timestamp(period.end),
   };
 }
 
 /** A project in a list. */
-export function serializeProjectListItem(row: ProjectRow, installation: InstallationFacts): ProjectListItem {
-  const item = { ...facts(row, installation), active_time: 0 };
+export function serializeProjectListItem(row: ShownProject, installation: InstallationFacts): ProjectListItem {
+  const used = usedInPeriod(row.usage, new Date());
+  const item = { ...facts(row, installation, used), active_time: used.active_time_seconds };
   if (!row.deleted_at) return item;
   const until = row.deleted_at.getTime() + (installation.keep_deleted_projects_seconds ?? 0) * 1000;
   return { ...item, deleted_at: timestamp(row.deleted_at), recoverable_until: timestamp(new Date(until)) };

@@ -24,6 +24,9 @@ export function serializeCurrentUser({ user }: PersonalCaller): CurrentUser {
 
 /** A project's key speaks for the organisation, as in the public API. */
 export function serializeAuthDetails(caller: Caller): AuthDetails {
+  if (caller.kind === 'personal' && caller.session_id !== undefined) {
+    return { account_id: caller.user.id, auth_method: 'session_cookie' };
+  }
   return caller.kind === 'personal'
     ? { account_id: caller.user.id, auth_method: 'api_key_user' }
     : { account_id: caller.organization_id, auth_method: 'api_key_org' };

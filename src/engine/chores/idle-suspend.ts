@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LIMITS } from '../../domain/limits.ts';
+import type { Lsn } from '../../domain/lsn.ts';
 import { claimedTimeline } from '../../domain/operation-kinds.ts';
 import { type ActivityCounters, readActivity } from '../../postgres/activity.ts';
 import { createCall } from '../../store/calls.ts';
@@ -7,6 +8,7 @@ import { observeEndpointActive, observeEndpointSteady } from '../../store/observ
 import { findWatchedEndpoints, lockSettledEndpoint, type WatchedEndpoint } from '../../store/watched.ts';
 import type { EngineContext } from '../context.ts';
 import { learnFromServer } from '../learn.ts';
+import { meterServer } from '../meter-server.ts';
 import type { SuspendArguments } from '../operations/suspend-compute.ts';
 import { sessions } from '../sessions.ts';
 
@@ -28,6 +30,7 @@ interface Look {
   readonly counters: ActivityCounters;
   readonly last_active_at: number;
   readonly looked_at: number;
+  readonly written: Lsn | undefined;
 }
 
 /**
@@ -91,6 +94,7 @@ async function look(
   const previous = known?.started_at === endpoint.started_at.getTime() ? known : undefined;
   await using session = await sessions(ctx, endpoint.compute, signal)('postgres');
   const activity = await readActivity(session, previous?.counters);
+  const written = await meterServer(ctx, endpoint.id, session, previous?.written);
   const seen = activity.last_active_at?.getTime() ?? 0;
   const last_active_at = Math.max(seen, previous?.last_active_at ?? 0, endpoint.started_at.getTime());
   const timeout_ms = timeoutMs(endpoint);
@@ -100,6 +104,7 @@ async function look(
     counters: activity.counters,
     last_active_at,
     looked_at: now,
+    written,
   });
   await observeEndpointActive(ctx.store, endpoint.id, new Date(last_active_at));
   if (now - endpoint.started_at.getTime() > STEADY_AFTER_MS) await observeEndpointSteady(ctx.store, endpoint.id);

@@ -1,6 +1,8 @@
 import { createCall } from '../../store/calls.ts';
+import { findKeptTooLong, writeBranchPurge } from '../../store/deleted-branches.ts';
 import { giveUpTimelines, lockDeletedProject } from '../../store/deleted-projects.ts';
 import { deleteJwksOfProject } from '../../store/project-jwks.ts';
+import { lockLiveProject } from '../../store/projects.ts';
 import { findDeletedPlaced, findLeftovers } from '../../store/watched.ts';
 import type { EngineContext } from '../context.ts';
 import { forEach } from '../each.ts';
@@ -13,7 +15,12 @@ export async function removeLeftovers(ctx: EngineContext): Promise<void> {
   await stopLeftFirstServers(ctx);
   await removeUnsettledSnapshots(ctx);
   const placed = await findDeletedPlaced(ctx.store);
-  await forEach(ctx, 'leftovers', placed, (endpoint) => removeCompute(ctx, endpoint, 'staged'));
+  await forEach(ctx, 'leftovers', placed, async ({ id }) => {
+    // Its branch may have come back meanwhile, and be in use.
+    const [endpoint] = await findDeletedPlaced(ctx.store, id);
+    if (endpoint) await removeCompute(ctx, endpoint, 'staged');
+  });
+  await purgeKeptBranches(ctx);
   const found = await findLeftovers(ctx.store, ctx.keep_deleted_projects_ms);
   const leftovers = found.map((row) => ({ ...row, id: row.timeline_id ?? row.project_id }));
   await forEach(ctx, 'leftovers', leftovers, async ({ project_id, timeline_id }) => {
@@ -26,4 +33,17 @@ export async function removeLeftovers(ctx: EngineContext): Promise<void> {
       return createCall(trx, project_id, [{ action: 'delete_tenant' }]);
     });
   });
+}
+
+/** The data of deleted branches goes once they were kept for long enough. */
+async function purgeKeptBranches(ctx: EngineContext): Promise<void> {
+  const kept_ms = ctx.keep_deleted_branches_ms;
+  await forEach(ctx, 'leftovers', await findKeptTooLong(ctx.store, kept_ms), ({ id, project_id }) =>
+    ctx.intent.transaction().execute(async (trx) => {
+      await lockLiveProject(trx, project_id);
+      // Somebody may have brought it back.
+      const [kept] = await findKeptTooLong(trx, kept_ms, id);
+      if (kept) await writeBranchPurge(trx, kept);
+    }),
+  );
 }

@@ -6,6 +6,7 @@ import { walSegmentName } from '../../postgres/wal-segment.ts';
 import { type ArchivedTimeline, findArchivedTimeline } from '../../store/archives.ts';
 import { isBackupUnderWay } from '../../store/backup-requests.ts';
 import { findDamages, resolveDamage, resolveDamages } from '../../store/history-damages.ts';
+import { observeArchiveBytes } from '../../store/metering.ts';
 import type { EngineContext } from '../context.ts';
 import { stopPoint } from '../stop-point.ts';
 import { mendLost } from './mend.ts';
@@ -19,6 +20,7 @@ const MISSING_NAMED_MAX = 20;
 /** Nothing of the timeline's log is kept any more, and so nothing can be wrong with it. */
 export async function deleteArchive(ctx: EngineContext, id: TimelineId): Promise<void> {
   await ctx.archive.ensureDeleted(id);
+  await observeArchiveBytes(ctx.store, id, 0);
   stopPoint('archive:deleted');
   await resolveDamages(ctx.store, id);
 }
@@ -56,6 +58,8 @@ export async function tendArchive(ctx: EngineContext, id: TimelineId): Promise<v
   stopPoint('archive:removed');
   const kept = new Set(archived.map(({ name }) => name));
   for (const { name } of spare) kept.delete(name);
+  const bytes = archived.reduce((sum, file) => sum + (kept.has(file.name) ? file.bytes : 0), 0);
+  if (bytes !== timeline.archive_bytes) await observeArchiveBytes(ctx.store, id, bytes);
   await settleDamages(ctx, timeline, { kept, floor });
   // There may be more to take in than was taken.
   if (taken.length + refused.length > 0) return;

@@ -2,6 +2,7 @@ import type { SnapshotId } from '../../domain/ids.ts';
 import type { Lsn } from '../../domain/lsn.ts';
 import { readDatabases } from '../../postgres/databases.ts';
 import { readRoles } from '../../postgres/roles.ts';
+import { observeMaskingCopied } from '../../store/branch-maskings.ts';
 import { finishRestore } from '../../store/branch-restores.ts';
 import { adoptConfig } from '../../store/learned.ts';
 import {
@@ -35,6 +36,8 @@ interface BranchArguments {
   readonly finalize_restore?: boolean;
   /** Only the schema is taken over: the copy is what `apply_schema_from_branch` reads it from. */
   readonly schema_only?: boolean;
+  /** The copy is what `import_data` fills a masked branch from: one that is new, or that is masked once more. */
+  readonly masked?: 'new' | 'again';
   /** For clients who look into the past; gone soon. */
   readonly ephemeral?: boolean;
 }
@@ -51,10 +54,13 @@ export const createBranch: RunOperation = async (ctx, operation, signal) => {
     finalize_restore,
     ephemeral,
     schema_only,
+    masked,
   } = operation.arguments as BranchArguments;
   const startingPoint = asked && { lsn: asked.lsn, timestamp: new Date(asked.timestamp) };
   if (schema_only) {
-    await makeSchemaSource(ctx, { timeline, project, source, point: startingPoint, signal });
+    const point = await makeSchemaSource(ctx, { timeline, project, source, point: startingPoint, signal });
+    if (masked === 'new') await observeBranchPoint(ctx.store, operation.branch_id!, point);
+    if (masked) await observeMaskingCopied(ctx.intent, operation.branch_id!);
     return 'finished';
   }
   // A copy that an earlier attempt finished is not known to be prepared; making it again costs little.

@@ -49,7 +49,9 @@ describe('settings', () => {
       rate_limit_per_minute: 0,
       rate_limit_group_per_second: 0,
       audit_log_retention_seconds: 31_536_000,
+      operations_retention_seconds: 15_552_000,
       keep_deleted_projects_seconds: 0,
+      keep_deleted_branches_seconds: 0,
       keep_computes: false,
       log_level: 'info',
     });
@@ -185,6 +187,23 @@ describe('settings', () => {
     assert.match(problemsOf({ tlsKey: '/k.pem' })[0]!, /--tls-key is given without --tls-cert/);
     assert.match(problemsOf({ apiPort: '5432' })[0]!, /both 5432/);
     assert.deepEqual(problemsOf({ apiPort: '0', pgPort: '0' }), []);
+    assert.match(
+      problemsOf({}, withEnv({ COPPICE_SMTP_URL: 'smtp://mail' }))[0]!,
+      /--smtp-url is given without --mail-from/,
+    );
+    assert.match(problemsOf({ mailFrom: 'a@b.test' })[0]!, /--mail-from is given without --smtp-url/);
+    const sso = { oidcIssuer: 'https://login.example.com', oidcClientId: 'coppice' };
+    const secret = { COPPICE_OIDC_CLIENT_SECRET: 'hunter2' };
+    assert.deepEqual(problemsOf(sso, withEnv(secret)), []);
+    assert.deepEqual(problemsOf({ ...sso, oidcClientSecretFile: '/s' }), []);
+    for (const flags of [
+      sso,
+      { oidcIssuer: sso.oidcIssuer },
+      { oidcClientId: 'coppice', oidcClientSecretFile: '/s' },
+    ]) {
+      assert.match(problemsOf(flags)[0]!, /--oidc-issuer needs --oidc-client-id/);
+    }
+    assert.match(problemsOf({ ...sso, oidcClientSecretFile: '/s' }, withEnv(secret))[0]!, /one of/);
   });
 
   test('a variable that is no setting is pointed out, unless a container platform set it', () => {
