@@ -29,7 +29,8 @@ export async function openApi(store: TestStore, { projects: count }: { projects:
     store: store.store,
     vault: new Vault(randomBytes(32)),
     installation: {
-      ...{ region_id: 'local', domain: 'localhost', pg_port: 5432, domain_resolves: true },
+      ...{ region_id: 'local', public_url: 'http://localhost:7432' },
+      ...{ domain: 'localhost', pg_port: 5432, domain_resolves: true },
       ...{
         object_storage: false,
         time_travel_timeout_seconds: 30,

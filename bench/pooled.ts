@@ -23,7 +23,8 @@ const SERVERS = 20;
 /** Quick tries only these numbers of clients. */
 const QUICK_CLIENTS = [16];
 
-interface Row {
+/** One way to use the pool. */
+export interface Row {
   readonly sslmode: SslMode;
   readonly mode: QueryMode;
   readonly clients: number;
@@ -46,14 +47,6 @@ const ROWS: readonly Row[] = [
   { sslmode: 'require', mode: 'simple', clients: 64, at_least: 0.9 },
 ];
 
-const WORKERS = 2;
-/** More than one worker beside one PgBouncer, which cannot be more. */
-const CROWDED: Row = {
-  ...{ sslmode: 'disable', mode: 'simple', clients: 1000, at_least: 1 },
-  // The time in which pgbench logs them in would be part of a duration.
-  transactions: { full: 100, quick: 10 },
-};
-
 /** PgBouncer before 1.21 knows no prepared statements. */
 const peerMode = (mode: QueryMode): QueryMode => (mode === 'prepared' ? 'extended' : mode);
 
@@ -64,14 +57,14 @@ const peerMode = (mode: QueryMode): QueryMode => (mode === 'prepared' ? 'extende
 export async function* measure(options: MeasureOptions): AsyncGenerator<Figure> {
   const rows = options.quick ? ROWS.filter(({ clients }) => QUICK_CLIENTS.includes(clients)) : ROWS;
   yield* measureRows(options, rows);
-  const settings = { ...options.settings, COPPICE_GATEWAY_WORKERS: String(WORKERS) };
-  yield* measureRows({ ...options, settings }, [CROWDED], WORKERS);
 }
 
-async function* measureRows(options: MeasureOptions, rows: readonly Row[], workers = 1): AsyncGenerator<Figure> {
+/** The same for rows of one's own, and for a gateway of several processes beside one PgBouncer, which cannot be more. */
+export async function* measureRows(options: MeasureOptions, rows: readonly Row[], workers = 1): AsyncGenerator<Figure> {
   const rounds = roundsOf(options, ROUNDS, 2);
   const seconds = secondsOf(options);
-  await using installation = await startInstallation(options, { pool_gib: 4 });
+  const settings = { ...options.settings, ...(workers > 1 && { COPPICE_GATEWAY_WORKERS: String(workers) }) };
+  await using installation = await startInstallation({ ...options, settings }, { pool_gib: 4 });
   await using pools = await startPools(installation);
   const { ours, peer } = pools;
   if (workers > 1 && ours.between.pids.length === 1) throw new Error('this Coppice has no gateway workers');

@@ -13,6 +13,7 @@ const SECTIONS: Readonly<Record<string, () => Promise<Section>>> = {
   direct: () => import('./direct.ts'),
   copy: () => import('./copy.ts'),
   pooled: () => import('./pooled.ts'),
+  crowded: () => import('./crowded.ts'),
   logins: () => import('./logins.ts'),
   'idle-clients': () => import('./idle-clients.ts'),
   storm: () => import('./storm.ts'),
@@ -25,7 +26,7 @@ const SECTIONS: Readonly<Record<string, () => Promise<Section>>> = {
 
 /** One name for several. */
 const GROUPS: Readonly<Record<string, readonly string[]>> = {
-  gateway: ['direct', 'copy', 'pooled', 'logins', 'idle-clients', 'storm', 'http'],
+  gateway: ['direct', 'copy', 'pooled', 'crowded', 'logins', 'idle-clients', 'storm', 'http'],
 };
 
 const USAGE = `npm run bench -- [${[...Object.keys(SECTIONS), ...Object.keys(GROUPS)].join('|')}]... [--rounds N] [--seconds N] [--json file] [--quick] [--filesystem xfs|btrfs] [--seed N] [--set COPPICE_NAME=value]...`;
