@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import pg from 'pg';
 import { query } from '../../src/wire/frontend-messages.ts';
 import { message } from '../../src/wire/message.ts';
@@ -313,6 +314,31 @@ describe('a pooled client', () => {
     await terminate();
     assert.deepEqual(await answer(wire), ['E57P01', 'closed']);
     assert.equal(await one(client, 'SELECT count(*)::int FROM poured'), 0);
+  });
+
+  it('is heard after a COPY that fails while more of it is on its way than the server has room for', async () => {
+    const wire = await openPooled();
+    const [, row] = await ask(wire, query('SELECT pg_backend_pid()'));
+    const server = Number(row!.slice(1));
+    await ask(wire, query('CREATE TABLE IF NOT EXISTS refused (n int)'));
+    // Parts of what is read end where messages end: the client has sent nothing that the server could still wait for.
+    const line = message('d', Buffer.from(`${'x'.repeat(1018)}\n`));
+    const lines = Buffer.concat(Array.from({ length: 64 }, () => line));
+    for (let round = 0; round < 5; round++) {
+      wire.send(query('COPY refused FROM STDIN'));
+      await wire.until('G');
+      process.kill(server, 'SIGSTOP');
+      try {
+        while (wire.stream.writableLength < 2 ** 20) {
+          wire.send(lines);
+          await setImmediate();
+        }
+      } finally {
+        process.kill(server, 'SIGCONT');
+      }
+      assert.deepEqual(await answer(wire), ['E22P02', 'ZI']);
+      assert.deepEqual(await ask(wire, query('SELECT 1')), ['T', 'D1', 'C', 'ZI']);
+    }
   });
 
   it('that leaves in its transaction leaves nothing', async () => {

@@ -49,6 +49,8 @@ export class PooledClient implements Borrower, PortEvents {
   readonly #done = Promise.withResolvers<PooledEnd>();
   #port: BytePort | undefined;
   #server: ServerConnection | undefined;
+  /** What was sent last is not on its way yet: it keeps its memory, and the server connection, until it is. */
+  #unsent = false;
   #waiter: Waiter | undefined;
   /** What came while the client waits for a server connection, from the start of a message on. */
   #pending: Buffer[] = [];
@@ -125,7 +127,8 @@ export class PooledClient implements Borrower, PortEvents {
       this.#messages.begin(dropped_bytes);
       while (walker.next() && this.#passMessage());
       const bytes = this.#messages.finish(walker);
-      const room = bytes.length === 0 || !this.#server || this.#server.write(bytes);
+      if (bytes.length > 0 && this.#server) this.#unsent = !this.#server.write(bytes);
+      const room = !this.#unsent;
       this.#settle();
       return room;
     } catch (error) {
@@ -168,8 +171,7 @@ export class PooledClient implements Borrower, PortEvents {
 
   /** After the client's bytes: lets go of a server that has nothing to do, and of a client that wants nothing. */
   #settle(): void {
-    const server = this.#server;
-    if (server?.idle && this.#walker.between) this.#release();
+    if (this.#server?.idle) this.#releaseBetween();
     if (this.#leaving) this.#endWhenDone();
   }
 
@@ -207,6 +209,11 @@ export class PooledClient implements Borrower, PortEvents {
     return this.#port!.write(bytes);
   }
 
+  /** The server is idle; the client may be in the middle of a message, or of one that the server does not take yet. */
+  #releaseBetween(): void {
+    if (!this.#unsent && this.#walker.between) this.#release();
+  }
+
   #release(): void {
     const server = this.#server!;
     this.#server = undefined;
@@ -219,12 +226,12 @@ export class PooledClient implements Borrower, PortEvents {
   }
 
   onServerIdle(): void {
-    if (!this.#walker.between) return;
-    this.#release();
-    if (this.#leaving) this.#endWhenDone();
+    this.#settle();
   }
 
   onServerWritable(): void {
+    this.#unsent = false;
+    if (this.#server?.idle) this.#releaseBetween();
     this.#port?.resume();
   }
 
