@@ -40,6 +40,8 @@ const NO_COUNTS: SuiteCounts = { tests: 0, suites: 0, passed: 0, failed: 0, canc
 /** What is known of a file while it runs. */
 interface FileNotes {
   readonly failures: string[];
+  /** Names of tests and suites that were begun and have not ended, by where they stand. */
+  readonly under_way: Map<string, string>;
   output: string;
   started_ms?: number;
   /** undefined until the summary, and until the end of its process, which come in either order. */
@@ -75,7 +77,9 @@ type RunEvent = { type: string; data: Record<string, unknown> & { name?: string;
 
 /** Runs test files, each in a process of its own, and prints a line a file; a failing file shows all that it said. */
 export async function runSuites({ files, concurrency, root, print }: SuiteOptions): Promise<SuiteResult> {
-  const notes = new Map(files.map((path): [string, FileNotes] => [path, { failures: [], output: '' }]));
+  const notes = new Map(
+    files.map((path): [string, FileNotes] => [path, { failures: [], under_way: new Map(), output: '' }]),
+  );
   const skips: string[] = [];
   let result = { counts: NO_COUNTS, success: true };
 
@@ -100,6 +104,10 @@ export async function runSuites({ files, concurrency, root, print }: SuiteOption
     } else if (type === 'test:complete' && data.name === path) {
       file.duration_ms = details.duration_ms ?? 0;
       if (file.tests !== undefined) print(fileReport(name, file));
+    } else if (type === 'test:dequeue') {
+      file.under_way.set(`${data.line}:${data.column}`, data.name ?? '');
+    } else if (type === 'test:complete') {
+      file.under_way.delete(`${data.line}:${data.column}`);
     } else if (type === 'test:fail' && details.type !== 'suite') {
       file.failures.push(describeFailure(data.name ?? '', details.error));
       // The file itself failed: it threw outside a test, or its process ended badly, and no summary follows.
@@ -111,10 +119,11 @@ export async function runSuites({ files, concurrency, root, print }: SuiteOption
 
   // The runner's own limit holds for each test alone; a file that does not end afterwards would be waited for without end.
   const watchdog = setInterval(() => {
-    for (const [path, { started_ms, duration_ms }] of notes) {
+    for (const [path, { started_ms, duration_ms, under_way }] of notes) {
       if (started_ms === undefined || duration_ms !== undefined) continue;
       if (performance.now() - started_ms < FILE_LIMIT_MS) continue;
-      print(`${relative(root, path)} has run for ${FILE_LIMIT_MS / 60_000} minutes and is ended\n`);
+      const where = [...under_way.values()].join(': ') || 'no test of it';
+      print(`${relative(root, path)} has run for ${FILE_LIMIT_MS / 60_000} minutes and is ended in: ${where}\n`);
       endProcesses(processesRunning(path));
     }
   }, WATCH_EVERY_MS);

@@ -293,7 +293,8 @@ export class Pool {
       clearTimeout(timer);
     }
     if (server.closed) return;
-    if (server.idle) this.#lend(server);
+    // The endpoint may have become smaller meanwhile.
+    if (server.idle && !this.#host.isOneTooMany(this.#waiting.size)) this.#lend(server);
     else this.discard(server);
   }
 
