@@ -4,6 +4,7 @@ import { ensureStart } from '../../src/actions/start-endpoint.ts';
 import { observeMaskingFailed } from '../../src/store/branch-maskings.ts';
 import { startTestApi, type TestApi } from '../support/api-server.ts';
 import { createSleepingProject, finishOperations, type TestProject } from '../support/project.ts';
+import { untilEventsShow } from '../support/until-events-show.ts';
 
 const place = { database_name: 'neondb', schema_name: 'public', table_name: 'users' };
 const RULES = [
@@ -217,6 +218,7 @@ describe('anonymized branches', () => {
 
   it('tell followers how far they are', async () => {
     const { id } = await anonymized();
+    await untilEventsShow(api);
     const { body } = await api.call('GET', `/events?project_id=${project.id}&limit=1000`);
     const states = body.events
       .filter((event: { subject_id: string }) => event.subject_id === id)

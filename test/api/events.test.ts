@@ -12,6 +12,7 @@ import { readEventStream } from '../support/event-stream.ts';
 import { createSleepingProject, finishOperations, observeEndpoint } from '../support/project.ts';
 import { seededRandom, testSeed } from '../support/random.ts';
 import { until } from '../support/until.ts';
+import { untilEventsShow } from '../support/until-events-show.ts';
 
 interface Shown {
   readonly id: string;
@@ -36,19 +37,8 @@ describe('events', { timeout: 120_000 }, () => {
       key: options.key ?? api.key,
       last_event_id: options.last_event_id,
     });
-  /** Nothing that was committed is held back by an older transaction, such as one that notes the use of keys. */
-  const settled = () =>
-    until(
-      async () => {
-        const { rows } = await api.store.pool.query<{ behind: boolean }>(
-          'select exists (select from coppice.events where transaction >= pg_snapshot_xmin(pg_current_snapshot())) as behind',
-        );
-        return rows[0]!.behind === false;
-      },
-      { what: 'older transactions' },
-    );
   const page = async (query = '', key = api.key): Promise<{ events: Shown[]; next: string }> => {
-    await settled();
+    await untilEventsShow(api);
     const { status, body } = await api.call('GET', `/events${query}`, { key });
     assert.equal(status, 200, body.message);
     return body;
@@ -227,7 +217,7 @@ describe('events', { timeout: 120_000 }, () => {
         false,
       );
       await resumed.close();
-      await settled();
+      await untilEventsShow(api);
       const now = await follow();
       await api.call('PATCH', `/projects/${id}`, { body: { project: { name: 'the newest' } } });
       const next = await now.until(({ type }) => type !== 'ready');

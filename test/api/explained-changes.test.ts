@@ -8,6 +8,7 @@ import { createSleepingProject, type TestProject } from '../support/project.ts';
 import { seededRandom, testSeed } from '../support/random.ts';
 import { findSerialOrder } from '../support/serial-order.ts';
 import { until } from '../support/until.ts';
+import { untilEventsShow } from '../support/until-events-show.ts';
 
 const CALLERS = 6;
 const DEEDS_EACH = 30;
@@ -156,6 +157,7 @@ describe('what callers do to a project at once, in two processes and with two en
     const seed = testSeed();
     t.diagnostic(`COPPICE_TEST_SEED=${seed}`);
     const before_operations = new Set((await operations()).map(({ id }) => id));
+    await untilEventsShow(api);
     const { next } = (await api.call('GET', `/events?project_id=${project.id}&limit=1000`)).body;
     const keys = await makeKeys();
     const done = await hammer(seededRandom(seed), keys);
@@ -224,6 +226,7 @@ describe('what callers do to a project at once, in two processes and with two en
   }
 
   async function checkEvents(done: readonly DoneDeed[], after_id: string): Promise<void> {
+    await untilEventsShow(api);
     const seen: { type: string; subject_id: string }[] = [];
     for (let next = after_id; ; ) {
       const { body } = await api.call('GET', `/events?project_id=${project.id}&limit=1000&after=${next}`);
