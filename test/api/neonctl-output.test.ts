@@ -59,14 +59,17 @@ describe('what neonctl prints, unmodified', { timeout: 300_000 }, () => {
     await neonctl?.remove();
   });
 
-  /** Some commands wait for what they have begun. */
+  const endOperations = async () => {
+    for (const { id } of await api.store.store.selectFrom('projects').select('id').execute()) {
+      await finishOperations(api, id);
+    }
+  };
+  /** Some commands wait for what they have begun; what the last one began has ended afterwards, too. */
   const whileOperationsEnd = async <T>(work: Promise<T>): Promise<T> => {
     const over = new AbortController();
     const finishing = (async () => {
       while (!over.signal.aborted) {
-        for (const { id } of await api.store.store.selectFrom('projects').select('id').execute()) {
-          await finishOperations(api, id);
-        }
+        await endOperations();
         await delay(ENGINE_EVERY_MS, undefined, { signal: over.signal }).catch(() => undefined);
       }
     })();
@@ -75,6 +78,7 @@ describe('what neonctl prints, unmodified', { timeout: 300_000 }, () => {
     } finally {
       over.abort();
       await finishing;
+      await endOperations();
     }
   };
 
