@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, it } from 'node:test';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, afterEach, before, describe, it, mock } from 'node:test';
 import pino from 'pino';
 import { WEBHOOK_KEY_PURPOSE } from '../../src/domain/webhook-secret.ts';
 import { sendWebhooks } from '../../src/engine/chores/send-webhooks.ts';
@@ -7,6 +10,9 @@ import { startTestApi, type TestApi } from '../support/api-server.ts';
 import { createSleepingProject, type TestProject } from '../support/project.ts';
 import { until } from '../support/until.ts';
 import { isSignedWith, startReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts';
+
+/** Longer than until the second attempt, and less than a receiver may take. */
+const SLOW_MS = 9_000;
 
 describe('webhooks', { timeout: 120_000 }, () => {
   let api: TestApi;
@@ -117,6 +123,28 @@ describe('webhooks', { timeout: 120_000 }, () => {
     const [delivered] = await deliveriesOf(webhook.id);
     assert.deepEqual([delivered.attempts, delivered.response_status, 'error' in delivered], [3, 200, false]);
     assert.equal(new Set(receiver.received.map(({ headers }) => headers['webhook-id'])).size, 1);
+  });
+
+  it('are tried again as long after an attempt that took its time', async () => {
+    const began = Date.now();
+    const slow = createServer((_request, response) => {
+      mock.timers.tick(SLOW_MS);
+      response.writeHead(500).end();
+    });
+    slow.listen(0, '127.0.0.1');
+    await once(slow, 'listening');
+    const url = `http://127.0.0.1:${(slow.address() as AddressInfo).port}/hook`;
+    const { webhook } = await create({ url, event_types: ['project.updated'] });
+    await change('taken slowly');
+    mock.timers.enable({ apis: ['Date'], now: began });
+    try {
+      await sendUntil(async () => (await deliveriesOf(webhook.id))[0]?.attempts === 1, 'an attempt');
+    } finally {
+      mock.timers.reset();
+      slow.close();
+    }
+    const [{ due_at }] = await deliveriesOf(webhook.id);
+    assert.ok(Date.parse(due_at) > began + SLOW_MS, due_at);
   });
 
   it('that never take it are given up, and get it when somebody asks for it once more', async () => {

@@ -84,7 +84,8 @@ async function attempt(
     error = (problem as Error).message.slice(0, LIMITS.webhook_error_characters) || 'could not be reached';
   }
   if (error === null) return { status: 'delivered', due_at: now, response_status, error };
-  const due_at = new Date(now.getTime() + retryDelayMs(attempts + 1));
+  // From now on: a receiver that did not answer took longer than the first delays.
+  const due_at = new Date(Date.now() + retryDelayMs(attempts + 1));
   const over = due_at.getTime() - created_at.getTime() > LIMITS.webhook_retries_ms;
   return { status: over ? 'failed' : 'waiting', due_at, response_status, error };
 }
