@@ -160,7 +160,8 @@ class RandomHistory {
 
   async #mark({ live, marks }: Pick<Tree, 'live' | 'marks'>, rows: Rows, client: CustomerClient): Promise<void> {
     const { rows: at } = await client.query(
-      `select pg_current_wal_insert_lsn()::text as lsn,
+      // What was only inserted, as a hint is by the one who reads, may be lost when the server is killed.
+      `select pg_current_wal_flush_lsn()::text as lsn,
          to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as time`,
     );
     marks.push({ rows, ...at[0] });
