@@ -194,7 +194,7 @@ export const SETTINGS = {
   },
   snapshot_wal_bytes: {
     type: 'size',
-    default: '128MB',
+    default: '256MB',
     description:
       'A running server is snapshotted after so much write-ahead log, as long as snapshots of it are quick: restores then replay no more than that. Smaller means faster restores and more snapshots.',
   },

@@ -37,7 +37,7 @@ describe('settings', () => {
       roles: ['api', 'engine', 'gateway'],
       storage: 'auto',
       min_suspend_timeout_seconds: 60,
-      snapshot_wal_bytes: 128 * 1024 ** 2,
+      snapshot_wal_bytes: 256 * 1024 ** 2,
       snapshot_interval_seconds: 300,
       serve_replay_bytes: 32 * 1024 ** 2,
       branch_without_checkpoint: false,
