@@ -16,7 +16,7 @@ const run = promisify(execFile);
 const COMMAND = fileURLToPath(new URL('../../bin/coppice.ts', import.meta.url));
 const MEBIBYTE = 1024 ** 2;
 
-describe('a storage pool that fills up', { timeout: 180_000, skip: cannotMount }, () => {
+describe('a storage pool that fills up', { timeout: 480_000, skip: cannotMount }, () => {
   let data_directory: string;
   let mount: string;
   let coppice: TestCoppice;
@@ -68,7 +68,13 @@ describe('a storage pool that fills up', { timeout: 180_000, skip: cannotMount }
       await query(greedy.uri, `insert into filler select repeat('x', 1048576) from generate_series(1, ${rows})`);
       await query(greedy.uri, 'checkpoint').catch(() => undefined);
     }
-    await until(async () => (await branch(other)).status !== 201, { what: 'a refusal', timeout_ms: 20_000 });
+    // The pool is looked at every quarter of a minute. One who asks without a pause has so many unfinished by then that
+    // this is what is refused.
+    await until(async () => (await branch(other)).status === 422, {
+      what: 'a refusal',
+      timeout_ms: 60_000,
+      interval_ms: 500,
+    });
     // Those that were asked for before the pool was looked at were refused by their operations.
     await until(
       async () => (await other.operations()).every(({ status }) => !['running', 'scheduling'].includes(status)),
