@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import pg from 'pg';
 import { removeDataDirectory, startCoppice, type TestCoppice } from '../support/coppice.ts';
+import { until } from '../support/until.ts';
 
 /** What the API is told is what a server does: from the call to SQL, through the engine and the gateway. */
 describe('a change made through the API', { timeout: 240_000 }, () => {
@@ -55,7 +56,8 @@ describe('a change made through the API', { timeout: 240_000 }, () => {
     await withClient(uri, async (client) => {
       const ended = new Promise((resolve) => client.once('end', resolve));
       await change('PATCH', endpoint, { endpoint: { settings: { pg_settings: { work_mem: '16MB' } } } });
-      assert.equal(await show(client, 'work_mem'), '16MB');
+      // The server tells its sessions one by one.
+      await until(async () => (await show(client, 'work_mem')) === '16MB', { what: 'the setting in the session' });
       const settings = { pg_settings: { work_mem: '16MB', max_locks_per_transaction: '128' } };
       await change('PATCH', endpoint, { endpoint: { settings } });
       await ended;
