@@ -55,8 +55,12 @@ describe('a compute that nobody uses', { timeout: 180_000 }, () => {
   it('stays awake while a statement runs', async () => {
     await setTimeoutSeconds(1);
     await using busy = await connect(project.uri);
-    await busy.query('select pg_sleep(2.5)');
+    const { rows } = await busy.query('select pg_backend_pid() as pid');
+    const cancelled = assert.rejects(busy.query('select pg_sleep(600)'), { code: '57014' });
+    await someLooks();
     assert.equal(await project.state(), 'active');
+    await query(project.uri, 'select pg_cancel_backend($1)', [rows[0].pid]);
+    await cancelled;
     await project.untilState('idle');
   });
 
