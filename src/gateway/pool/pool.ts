@@ -201,6 +201,8 @@ export class Pool {
 
   async #open(): Promise<void> {
     this.#openings++;
+    // Of many at once all may be refused, by the count of each other.
+    const alone = this.#ceiling === 1 && this.server_count === 1;
     try {
       const server = await this.#host.connect(
         (reason, patience_ms) => this.#onSlow(reason, patience_ms),
@@ -211,14 +213,18 @@ export class Pool {
       server.onGone = () => this.#forget(server);
       this.greeting = new Map<string, string>(server.parameters as Parameters);
       if (server.closed) this.#forget(server);
+      // Whoever waited for it has gone; clients of another pool may have waited for nothing else.
+      else if (this.#waiting.size === 0 && this.#host.isOneTooMany(0)) this.discard(server);
       else this.#lend(server);
       this.#raiseCeiling();
+      // There may have been room for more than may be opened at a time.
+      this.openMore();
     } catch (error) {
       this.#openings--;
       this.#host.giveRoom();
       const full = error instanceof ComputeRefusal && error.fields.code === '53300';
       // Others have taken what was left of the server's connections: wait for ours.
-      if (full && this.#lowerCeiling()) this.openMore();
+      if (full && this.#lowerCeiling(alone)) this.openMore();
       // Somebody may have come in between.
       else if (error instanceof NotWanted) this.openMore();
       else this.#failWaiting(error);
@@ -230,9 +236,10 @@ export class Pool {
    * After the server had no room. False when none of its connections is the pool's, so that there is nothing to wait for. It counts
    * the logins that it is about to refuse, too: of many at once all may be refused, so then one is tried alone.
    */
-  #lowerCeiling(): boolean {
-    const wasAlone = this.#ceiling === 1;
+  #lowerCeiling(wasAlone: boolean): boolean {
+    const { full_retry_ms } = this.#host.timeouts;
     this.#refused_at = performance.now();
+    if (this.#clock && this.#clock_due > this.#refused_at + full_retry_ms) this.#setClock(full_retry_ms);
     this.#ceiling = Math.max(1, this.server_count);
     if (this.server_count > 0 || !wasAlone) return true;
     this.#ceiling = Number.POSITIVE_INFINITY;
@@ -243,7 +250,6 @@ export class Pool {
   #raiseCeiling(): void {
     if (this.#ceiling === Number.POSITIVE_INFINITY) return;
     this.#ceiling = Math.max(this.#ceiling, this.server_count + 1);
-    this.openMore();
   }
 
   #failWaiting(error: unknown): void {
@@ -330,9 +336,10 @@ export class Pool {
   #onClock(): void {
     this.openMore();
     const now = performance.now();
-    const { wait_notice_ms, wait_timeout_ms } = this.#host.timeouts;
+    const { wait_notice_ms, wait_timeout_ms, full_retry_ms } = this.#host.timeouts;
     const timeout_ms = Math.max(wait_timeout_ms, this.#openings > 0 ? this.#patience_ms : 0);
-    let next_ms = timeout_ms;
+    // A server that had no room is asked again.
+    let next_ms = this.server_count < this.#ceiling ? timeout_ms : this.#refused_at + full_retry_ms - now;
     for (const [waiter, waiting] of this.#waiting) {
       const waited_ms = now - waiting.since;
       if (waited_ms >= timeout_ms) {
