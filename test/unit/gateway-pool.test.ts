@@ -4,8 +4,11 @@ import { afterEach, describe, it } from 'node:test';
 import { LIMITS } from '../../src/domain/limits.ts';
 import { CodeWatch } from '../../src/gateway/pool/code-watch.ts';
 import { Pool, type PoolHost, type Waiter } from '../../src/gateway/pool/pool.ts';
-import { ServerConnection } from '../../src/gateway/pool/server-connection.ts';
+import { type Borrower, ServerConnection } from '../../src/gateway/pool/server-connection.ts';
+import { TAINT } from '../../src/gateway/pool/session-state.ts';
 import { ComputeRefusal } from '../../src/gateway/refusal.ts';
+import { errorResponse } from '../../src/wire/backend-messages.ts';
+import { query } from '../../src/wire/frontend-messages.ts';
 import { cstring, message, takeMessage } from '../../src/wire/message.ts';
 import { until } from '../support/until.ts';
 
@@ -17,6 +20,7 @@ const ANSWER = Buffer.concat([
   READY,
 ]);
 const FULL = { severity: 'FATAL', code: '53300', message: 'sorry, too many clients already' };
+const SHUT_DOWN = { severity: 'FATAL', code: '57P01', message: 'terminating connection' };
 /** It comes true at once, or never: the clocks of the pools here are slower. */
 const SOON = { timeout_ms: 10_000 };
 
@@ -127,5 +131,68 @@ describe('a pool', () => {
     opened.resolve(server);
     await until(() => server.closed, { what: 'the connection to be closed', ...SOON });
     assert.equal(pool.server_count, 0);
+  });
+
+  it('hears a connection again whose borrower had no room for the answer', async () => {
+    let room = 1;
+    const pool = openPool(open, { takeRoom: () => room-- > 0 });
+    const first = waitFor(pool, 1);
+    await until(() => first.given.length === 1, { what: 'the connection', ...SOON });
+    const server = first.given[0]!;
+    let idle = false;
+    const nothing = () => undefined;
+    // It lets go later than it could, as one does whose own bytes are not all on their way.
+    const borrower: Borrower = {
+      onServerBytes: () => false,
+      onServerIdle: () => {
+        idle = true;
+      },
+      ...{ onServerWritable: nothing, onServerGone: nothing, onParameter: nothing, onDeallocatedAll: nothing },
+    };
+    server.borrower = borrower;
+    server.expectQuery();
+    server.write(query('SELECT 1'));
+    await until(() => idle, { what: 'the answer', ...SOON });
+    pool.giveBack(server);
+    const next = waitFor(pool, 1);
+    await until(() => next.given.length === 1, { what: 'the connection to be lent again', ...SOON });
+    assert.equal(next.given[0], server);
+  });
+
+  it('does not lend a connection whose server has said that it ends it', async () => {
+    const { server, peer } = await openServer();
+    const pool = openPool(async () => server);
+    const { given } = waitFor(pool, 1);
+    await until(() => given.length === 1, { what: 'the connection', ...SOON });
+    pool.giveBack(server);
+    await until(() => pool.idle_since < Number.POSITIVE_INFINITY, { what: 'it to be idle', ...SOON });
+    // The end of the stream may come much later.
+    peer.write(errorResponse(SHUT_DOWN));
+    await until(() => pool.server_count === 0, { what: 'the connection to be given up', ...SOON });
+    assert.equal(pool.take(), undefined);
+  });
+});
+
+describe('a server connection that has ended', () => {
+  it('answers a query of our own by that', async () => {
+    const server = await open();
+    server.close();
+    const { error } = await server.ask('SELECT 1');
+    assert.equal(error?.code, '08006');
+  });
+
+  it('while it was asked about code of the database leaves everything possible', async () => {
+    const watch = new CodeWatch();
+    const server = await open();
+    await watch.look(server);
+    assert.equal(watch.level, TAINT.none);
+    const { server: lost, peer } = await openServer();
+    peer
+      .removeAllListeners('data')
+      .once('data', () => lost.close())
+      .resume();
+    await watch.look(lost);
+    assert.equal(watch.level, TAINT.hard);
+    server.close();
   });
 });

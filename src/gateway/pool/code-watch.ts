@@ -23,7 +23,7 @@ export class CodeWatch {
     this.#valid_until = 0;
   }
 
-  /** Never throws; a database that cannot be read keeps its level. */
+  /** Never throws; a database that cannot be read keeps its level, unless its server went away meanwhile. */
   async look(server: ServerConnection): Promise<void> {
     this.#looking = true;
     const started = performance.now();
@@ -35,6 +35,7 @@ export class CodeWatch {
     const interval_ms = Math.max(LIMITS.pool_code_check_interval_ms, (ended - started) / COST_SHARE);
     if (this.#valid_until > 0) this.#valid_until = ended + interval_ms;
     const found = Number(values[0]);
+    if (server.closed) this.level = Math.max(this.level, TAINT.hard) as Taint;
     if (error) return;
     if (found === TAINT.none || found === TAINT.soft || found === TAINT.hard) this.level = found;
     else this.level = TAINT.lasting;

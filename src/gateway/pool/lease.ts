@@ -124,8 +124,6 @@ class Lease implements ServerLease, Borrower {
     this.#released = true;
     if (outcome === 'clean' && this.#server.idle && this.#held_bytes === 0) this.#pool.giveBack(this.#server);
     else this.#pool.discard(this.#server);
-    // What was held up is for whoever comes next.
-    if (!this.#server.closed) this.#server.resume();
     this.#pool.letGo();
   }
 

@@ -142,13 +142,13 @@ export class Pool {
 
   /** Takes a connection back that is idle: nothing to be answered, no transaction. Its borrower has forgotten it. */
   giveBack(server: ServerConnection): void {
-    server.borrower = undefined;
+    server.reclaim();
     server.opened_in = undefined;
     if (server.closed) return;
     const { code } = this.#host;
     if (server.changed_code) code.expire();
     const taint = Math.max(server.taint, code.level) as Taint;
-    if (this.#host.isOneTooMany(this.#waiting.size)) this.discard(server);
+    if (server.leaves || this.#host.isOneTooMany(this.#waiting.size)) this.discard(server);
     else if (taint === TAINT.none && server.cancels.size === 0 && !code.expired) this.#lend(server);
     else this.#refresh(server, taint).catch(() => this.discard(server));
   }

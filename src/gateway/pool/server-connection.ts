@@ -100,6 +100,8 @@ export class ServerConnection {
   /** The server reads on to the next Sync, which was not sent yet. */
   #skipping = false;
   #copying_in = false;
+  /** Nothing is read of it until its borrower has room again. */
+  #held_up = false;
   #said: ErrorFields | undefined;
   #own: { values: (string | undefined)[]; error: ErrorFields | undefined; done(answer: OwnAnswer): void } | undefined;
 
@@ -126,6 +128,8 @@ export class ServerConnection {
         onWritable: () => server.borrower?.onServerWritable(),
       },
     );
+    // By what it had said already.
+    if (server.closed) stream.destroy();
     server.#port.start(Buffer.alloc(0));
     return server;
   }
@@ -145,12 +149,24 @@ export class ServerConnection {
     return !this.#outstanding.empty || this.#batch_open;
   }
 
+  /** It has said that it ends the session, and will answer nothing any more. */
+  get leaves(): boolean {
+    return this.#said?.severity === 'FATAL' || this.#said?.severity === 'PANIC';
+  }
+
   write(bytes: Buffer): boolean {
     return this.closed || this.#port!.write(bytes);
   }
 
   resume(): void {
+    this.#held_up = false;
     this.#port?.resume();
+  }
+
+  /** Takes it from its borrower: whoever comes next must be heard, though that one had no room. */
+  reclaim(): void {
+    this.borrower = undefined;
+    if (this.#held_up) this.resume();
   }
 
   close(): void {
@@ -253,6 +269,7 @@ export class ServerConnection {
   ask(sql: string): Promise<OwnAnswer> {
     return new Promise((done) => {
       this.#own = { values: [], error: undefined, done };
+      if (this.closed) return this.#failOwn();
       this.expectQuery(AWAITED.our_query);
       this.write(query(sql));
     });
@@ -301,6 +318,9 @@ export class ServerConnection {
     const room = bytes.length === 0 || !borrower || borrower.onServerBytes(bytes);
     if (this.#own && this.#outstanding.empty) this.#finishOwn();
     else if (borrower && borrower === this.borrower && this.idle) borrower.onServerIdle();
+    // Its end may take a while, and until then it must not be lent.
+    if (!this.borrower && this.leaves) this.#onEnd();
+    this.#held_up = !room;
     // Whoever comes next must be heard; what is not written yet keeps its memory.
     if (!room && this.borrower !== borrower) queueMicrotask(() => this.resume());
     return room;
