@@ -60,7 +60,12 @@ for (const major of MAJORS) {
       const conf = `restore_command = 'sleep 1000'\nrecovery_target_timeline = 'current'\n`;
       const spec = await computes.newSpec(major, { conf });
       writeFileSync(join(spec.data_directory, 'recovery.signal'), '', { mode: 0o644 });
-      const error = await failure(driver.ensureRunning(spec, AbortSignal.timeout(500)));
+      const deadline = new AbortController();
+      const starting = failure(driver.ensureRunning(spec, deadline.signal));
+      const said = async () => (await driver.tailLog({ driver: 'process', id: spec.id }, 100)).join('\n');
+      await until(async () => /starting/.test(await said()), { what: 'the server to begin' });
+      deadline.abort();
+      const error = await starting;
       assert.match(error.message, /not ready in time/);
       assert.match(error.log.join('\n'), /starting/);
       assert.deepEqual(await processesOf(spec), []);

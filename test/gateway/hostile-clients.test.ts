@@ -90,7 +90,9 @@ describe('garbage', () => {
   });
 
   it('is told that authentication timed out where it got that far', async () => {
-    const wire = await openWire(port);
+    // With time to get that far.
+    const gateway = await gated.openGateway({ limits: { authentication_timeout_ms: 300, linger_timeout_ms: 200 } });
+    const wire = await openWire(gateway.addresses[0]!.port);
     wire.send(STARTUP);
     await wire.until('R');
     await assert.rejects(wire.until('R'), { message: 'Authentication timed out' });
