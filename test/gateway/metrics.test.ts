@@ -125,8 +125,8 @@ describe('the metrics of a gateway', () => {
     for (const part of ['authentication', 'operation', 'start', 'connect']) {
       assert.equal(timed('coppice_gateway_wake_seconds', { part }), 1, part);
     }
-    const pooled = await connect({ options: POOLED });
     await until(() => servers('idle') === 0, { what: 'the pool to notice that its server had gone' });
+    const pooled = await connect({ options: POOLED });
     await gated.postmaster.stop();
     await pooled.query('SELECT 1');
     assert.equal(timed('coppice_gateway_wake_seconds', { part: 'operation' }), 2);

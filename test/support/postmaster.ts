@@ -40,6 +40,7 @@ class TestPostmaster implements Postmaster {
   readonly #directory: string;
   readonly #settings: Readonly<Record<string, string>>;
   #child: ChildProcess | undefined;
+  #starting: Promise<void> | undefined;
 
   constructor(cluster: Cluster, directory: string, settings: Readonly<Record<string, string>>) {
     this.#cluster = cluster;
@@ -52,7 +53,12 @@ class TestPostmaster implements Postmaster {
   }
 
   async start(): Promise<void> {
-    if (this.running) return;
+    // Whoever comes in the middle waits for the same server: a waker that says too early that it runs is asked again.
+    if (!this.running) this.#starting = this.#launch();
+    await this.#starting;
+  }
+
+  async #launch(): Promise<void> {
     const options = {
       config_file: join(this.#directory, 'postgresql.conf'),
       hba_file: join(this.#directory, 'pg_hba.conf'),
