@@ -127,6 +127,11 @@ describe('a gateway of several processes', { timeout: 300_000 }, () => {
       const key: BackendKey = parseBackendKeyData(greeting.find(({ letter }) => letter === 'K')!)!;
       return { wire, key };
     });
+    // A request that overtakes its query cancels nothing.
+    const asleep = "select from pg_stat_activity where query = 'SELECT pg_sleep(600)' and wait_event = 'PgSleep'";
+    const watcher = await connect(uri.href);
+    await until(async () => (await watcher.pg.query(asleep)).rowCount === 4, { what: 'the queries to run' });
+    await watcher.pg.end();
     // Connections go to one and to the other in turn: with the first key all requests find their way, or half of them do.
     for (const { wire, key } of sleepers) {
       await sendCancel({ port: coppice.pg_port, key });
@@ -174,6 +179,8 @@ describe('a gateway of several processes', { timeout: 300_000 }, () => {
     await Promise.all(clients.map(({ pg: client }) => client.query('SELECT 3')));
     await Promise.all(clients.map(({ pg: client }) => client.query('COMMIT')));
     await until(() => !workersOf(coppice).includes(leaving!), { what: 'the process to end' });
+    // They hear of it after it has gone.
+    await until(() => countEnded(clients) >= CLIENTS / 2, { what: 'its clients to be ended' });
     assert.equal(countEnded(clients), CLIENTS / 2);
     await endAll(clients);
   });
