@@ -18,7 +18,8 @@ interface Ended {
 function coppice(data_directory: string, ...given: (string | { input: string })[]): Promise<Ended> {
   const args = given.filter((one) => typeof one === 'string');
   const [piped] = given.filter((one) => typeof one === 'object');
-  const env = { PATH: process.env.PATH, HOME: process.env.HOME, COPPICE_DATA_DIR: data_directory };
+  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env;
+  const env = { PATH, HOME, NODE_COMPILE_CACHE, COPPICE_DATA_DIR: data_directory };
   const { promise, resolve } = Promise.withResolvers<Ended>();
   const child = execFile(process.execPath, [COPPICE, ...args], { env }, (error, out, err) => {
     resolve({ code: error ? Number(error.code) : 0, out, err });
@@ -27,7 +28,7 @@ function coppice(data_directory: string, ...given: (string | { input: string })[
   return promise;
 }
 
-describe('the commands of Coppice', { timeout: 120_000 }, () => {
+describe('the commands of Coppice', { timeout: 300_000 }, () => {
   let running: TestCoppice;
   const run = (...args: string[]) => coppice(running.data_directory, ...args);
 
@@ -237,7 +238,7 @@ describe('a command that needs a Coppice where none runs', { timeout: 60_000 }, 
   });
 });
 
-describe('pool create after a first start', { timeout: 120_000, skip: cannotMount }, () => {
+describe('pool create after a first start', { timeout: 300_000, skip: cannotMount }, () => {
   it('gives instant branches from the next start, and is refused once there is a project', async () => {
     const data_directory = await makeDataDirectory();
     const create = () => coppice(data_directory, 'pool', 'create', '--size', '400M');
@@ -261,14 +262,18 @@ describe('pool create after a first start', { timeout: 120_000, skip: cannotMoun
     const data_directory = await makeDataDirectory();
     try {
       const first = await startCoppice({ data_directory });
-      await first.must('POST', '/projects', { project: {} });
+      const { project } = await first.must('POST', '/projects', { project: {} });
+      // Before its volume is made there is only a template, which would go.
+      await first.settled(project.id);
       await first.stop();
-      const volumes = async () => (await coppice(data_directory, 'pool', 'status')).out;
+      const volumes = async () =>
+        /^volumes +(\d+)$/m.exec((await coppice(data_directory, 'pool', 'status')).out)?.[1] ?? '';
       const before = await volumes();
       const { code, err } = await coppice(data_directory, 'pool', 'create', '--size', '400M');
       assert.equal(code, 1);
-      assert.match(err, /holds 3 volumes already/);
-      assert.equal(/^volumes +3$/m.test(await volumes()), true, before);
+      assert.match(err, new RegExp(`holds ${before} volumes already`));
+      assert.ok(Number(before) > 1, before);
+      assert.equal(await volumes(), before);
     } finally {
       await removeDataDirectory(data_directory);
     }
