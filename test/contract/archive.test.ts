@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
   appendFileSync,
@@ -37,6 +38,10 @@ const isError = (kind: ArchiveError['kind'], file: string) => (error: unknown) =
   return true;
 };
 
+/** Whether the server could open a file for writing. */
+const mayWrite = (path: string) =>
+  spawnSync('test', ['-w', path], { uid: OWNER.uid, gid: OWNER.gid, env: { PATH: process.env.PATH } }).status === 0;
+
 async function archiveAll({ write, archive }: ArchiveTarget, wanted: readonly string[]): Promise<void> {
   for (const name of wanted) {
     write(name);
@@ -74,11 +79,28 @@ describeArchive(
       await assertWhole(target(), wanted);
       for (const name of wanted) {
         const { uid, gid, mode, ino } = statSync(join(group(name), name));
-        assert.deepEqual([uid, gid, mode & 0o777], [0, OWNER.gid, 0o440]);
         const linked = ino === statSync(join(data_directory, 'pg_wal', name)).ino;
         assert.equal(linked, kind !== 'btrfs', 'a link where one can be made, else a copy');
+        assert.deepEqual([uid, gid, mode & 0o777], [0, OWNER.gid, linked ? 0o660 : 0o440]);
+        assert.equal(mayWrite(join(data_directory, 'pg_wal', name)), true, 'as a checkpoint may');
       }
       assert.deepEqual((await driver.takeIn(TIMELINE, accept)).taken, []);
+    });
+
+    test('is the only one that can change what it holds when the server has ended', async () => {
+      await clear(target());
+      const { data_directory, driver, group } = target();
+      const wanted = names(0xfe, 4);
+      await archiveAll(target(), wanted);
+      await driver.takeIn(TIMELINE, accept);
+      for (const _ of ['once', 'and again']) await driver.seal(TIMELINE, [...wanted, segmentName(0x300)]);
+      for (const name of wanted) {
+        assert.equal(statSync(join(group(name), name)).mode & 0o777, 0o440);
+        const path = join(data_directory, 'pg_wal', name);
+        const shared = statSync(path).ino === statSync(join(group(name), name)).ino;
+        assert.equal(mayWrite(path), !shared, 'a copy is its own');
+      }
+      await assertWhole(target(), wanted);
     });
 
     test('is told of the same segment again after a crash, before and after it was taken in', async () => {

@@ -64,7 +64,17 @@ describe('the archive of a branch', { timeout: 300_000 }, () => {
     await archive.assertSound();
     const { name } = (await archive.list()).at(0)!;
     const { uid, mode } = await stat(archive.path(name));
-    assert.deepEqual([uid, mode & 0o222], [process.getuid?.(), 0]);
+    assert.deepEqual([uid, mode & 0o002], [process.getuid?.(), 0]);
+  });
+
+  it('can be written on by nobody else once its server sleeps', async () => {
+    const wal = join(await dataDirectoryOf(project.uri), 'pg_wal');
+    await coppice.must('POST', `${project.endpoint_path}/suspend`);
+    await coppice.settled(project.id);
+    const names = new Set(await readdir(wal));
+    const shared = (await archive.list()).filter(({ name }) => names.has(name));
+    assert.ok(shared.length > 0);
+    for (const { name } of shared) assert.equal((await stat(archive.path(name))).mode & 0o222, 0, name);
   });
 
   it('goes on while branches are made of it, which have archives of their own', async () => {

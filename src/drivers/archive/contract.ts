@@ -43,6 +43,11 @@ export interface ArchiveDriver {
   archiveCommand(timelineId: string): string;
   /** Takes in what the server has put into the incoming directory since the last time. */
   takeIn(timelineId: string, check: CheckSegment): Promise<TakenIn>;
+  /**
+   * Of a server that has ended: it cannot change these files any more, which it still had when they were taken in. Those that
+   * are not there are left out.
+   */
+  seal(timelineId: string, names: readonly string[]): Promise<void>;
   /** Takes in a file that lies elsewhere, such as a stopped server's last segment; replaces one of the same name. */
   takeCopy(timelineId: string, name: string, path: string): Promise<ArchivedFile>;
   /**

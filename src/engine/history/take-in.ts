@@ -32,13 +32,14 @@ export async function takeInLog(ctx: EngineContext, timelineId: TimelineId): Pro
 }
 
 /**
- * After a clean stop: everything that the server has archived, and a copy of the segment that it would have gone on in.
+ * After a clean stop: everything that the server has archived, which is only ours from now on, and a copy of the segment that it would have gone on in.
  * The next server goes on in it, and replaces the copy when it is full.
  */
 export async function takeInStopped(ctx: EngineContext, timelineId: TimelineId): Promise<void> {
   const timeline = await findTimeline(ctx.store, timelineId);
   if (!timeline?.volume || !(await ctx.archive.timelines()).includes(timelineId)) return;
   await takeInLog(ctx, timelineId);
+  await ctx.archive.seal(timelineId, await writtenSegments(ctx, timeline.volume));
   const path = ctx.storage.path(timeline.volume);
   const control = await readControlFile(path);
   const name = walSegmentName(control.timeline, parseLsn(control.checkpointLsn), control.walSegmentBytes);

@@ -73,6 +73,10 @@ export class ShippedArchive implements ArchiveDriver {
     return done;
   }
 
+  seal(timelineId: string, names: readonly string[]): Promise<void> {
+    return this.#local.seal(timelineId, names);
+  }
+
   takeCopy(timelineId: string, name: string, path: string): Promise<ArchivedFile> {
     return this.#local.takeCopy(timelineId, name, path);
   }

@@ -12,7 +12,7 @@ import { archiveCommand } from './archive-command.ts';
 import { type ArchivePaths, archivePaths, groupOf, isArchivable, isTimeline, isUnfinished } from './layout.ts';
 import { removeTree } from './remove-tree.ts';
 import { appendSums, dropSums, readAllSums, readSums, type SumsEntry, syncDirectory } from './sums.ts';
-import { copyBeside, giveCopy, RefusedFile, readOwn, sha256Of, takeFile } from './take.ts';
+import { copyBeside, giveCopy, RefusedFile, readOwn, seal, sha256Of, takeFile } from './take.ts';
 
 /** So many files are taken in at a time; the rest waits for the next call. */
 const TAKE_MAX = 1_000;
@@ -88,6 +88,13 @@ class DirectoryArchive implements ArchiveDriver {
         taken.push(...entries);
       }
       return { taken, refused };
+    });
+  }
+
+  seal(timelineId: string, names: readonly string[]): Promise<void> {
+    return this.#inTurn(timelineId, async () => {
+      const { log } = archivePaths(this.#root, timelineId);
+      for (const name of names) await seal(join(log, groupOf(name), name));
     });
   }
 

@@ -9,6 +9,14 @@ import type { SumsEntry } from './sums.ts';
 const FILE_BYTES_MAX = 64 * 1024 * 1024;
 /** Ours, and readable to the server's group: it may still have to read a segment that it shares with us. */
 const MODE = 0o440;
+/**
+ * While the server still has the segment in its own directory. At the end of a checkpoint it opens the one after the checkpoint's
+ * record for writing, to have it there in time (PreallocXlogFiles in Postgres's xlog.c), and by then it may long be finished and
+ * ours: the checkpoint would fail.
+ */
+const SHARED_MODE = 0o660;
+/** Of a file that is being taken in: the one in the incoming directory, and the one in its group. */
+const OUR_NAMES = 2;
 /** What the machine could not do, rather than what its writer made of a file. */
 const OF_THE_MACHINE = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EROFS', 'EMFILE', 'ENFILE', 'ENOMEM', 'EINTR']);
 
@@ -104,6 +112,7 @@ async function take({ incoming, group, name, writer, known, check }: FileToTake)
       throw new CheckFailed('', { cause: error });
     });
     if (problem !== undefined) throw new RefusedFile(problem, { keep: true });
+    const entry = { name, bytes: bytes.length, sha256, archived_at: new Date(), copy: false };
     if (!taken) {
       // The name may have come to mean another file since it was opened; ours cannot.
       const beside = `${to}.new`;
@@ -112,12 +121,23 @@ async function take({ incoming, group, name, writer, known, check }: FileToTake)
       if (!(await isThis(beside))) throw new RefusedFile('it was exchanged while it was read');
       await rename(beside, to);
     }
+    const { nlink } = await handle.stat();
     if (writer) await handle.chown(0, writer.gid);
-    await handle.chmod(MODE);
+    await handle.chmod(nlink > OUR_NAMES ? SHARED_MODE : MODE);
     await handle.sync();
-    return { name, bytes: bytes.length, sha256, archived_at: new Date(), copy: false };
+    return entry;
   } finally {
     await handle.close();
+  }
+}
+
+/** Nobody else can change a file of ours any more. Nothing happens when it is not there. */
+export async function seal(path: string): Promise<void> {
+  try {
+    await using handle = await openPlain(path);
+    await handle.chmod(MODE);
+  } catch (error) {
+    if (codeOf(error) !== 'ENOENT') throw error;
   }
 }
 
