@@ -184,6 +184,24 @@ describeArchive(
       await assertWhole(target(), [name]);
     });
 
+    test('is whole to another process while copies are being replaced', async () => {
+      await clear(target());
+      const { data_directory, driver, root } = target();
+      const [first, second] = names(1, 2) as [string, string];
+      const half = join(data_directory, 'half');
+      writeFileSync(half, Buffer.concat([segmentBytes(first).subarray(0, 4096), Buffer.alloc(MIB - 4096)]));
+      await driver.takeCopy(TIMELINE, first, half);
+      rmSync(half);
+      await archiveAll(target(), [first, second]);
+      const other = createDirectoryArchive({ root });
+      const look = async (name: string) => {
+        if (name === second) assert.deepEqual(await other.read(TIMELINE, first), segmentBytes(first));
+        return undefined;
+      };
+      assert.deepEqual((await driver.takeIn(TIMELINE, look)).refused, []);
+      await assertWhole(target(), [first, second]);
+    });
+
     test('sets aside what does not pass, with the reason, and takes the others', async () => {
       await clear(target());
       const { archive, data_directory, driver, refused: directory } = target();

@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { copyFile, type FileHandle, link, lstat, open, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ArchiveWriter } from '../contract.ts';
-import type { SumsEntry } from './sums.ts';
+import { appendSums, type SumsEntry } from './sums.ts';
 
 /** Of 1 MB where we made the server; others may have up to this. */
 const FILE_BYTES_MAX = 64 * 1024 * 1024;
@@ -73,7 +73,7 @@ export interface FileToTake {
 
 /**
  * Makes a file of the incoming directory one of the group's, which is ours from then on; it stays in the incoming
- * directory until the caller has noted it. Returns undefined when it is there no more. Throws RefusedFile for what its
+ * directory until the caller has noted it. One that replaces a copy is noted here, first. Returns undefined when it is there no more. Throws RefusedFile for what its
  * writer cannot have meant; other errors are those of the machine, and pass.
  */
 export async function takeFile(file: FileToTake): Promise<SumsEntry | undefined> {
@@ -119,6 +119,8 @@ async function take({ incoming, group, name, writer, known, check }: FileToTake)
       await rm(beside, { force: true });
       await link(from, beside);
       if (!(await isThis(beside))) throw new RefusedFile('it was exchanged while it was read');
+      // Whoever reads it at this moment, in whatever process, finds a line for either file.
+      if (known?.copy) await appendSums(group, [entry]);
       await rename(beside, to);
     }
     const { nlink } = await handle.stat();
