@@ -38,7 +38,7 @@ interface Extent {
 
 const FULL: Extent = {
   ...{ size: '5 GB', scale: 330, back_seconds: 600, history_seconds: 660, replayed_seconds: 30 },
-  ...{ lag_seconds: 60, cost_seconds: 12, branches: 100, pool_gib: 44 },
+  ...{ lag_seconds: 60, cost_seconds: 12, branches: 100, pool_gib: 50 },
 };
 const QUICK: Extent = {
   ...{ size: '300 MB', scale: 20, back_seconds: 60, history_seconds: 90, replayed_seconds: 5 },
