@@ -10,8 +10,8 @@ import { forEach } from '../each.ts';
 const AHEAD_MS = 60_000;
 
 /**
- * Deletes branches and snapshots whose time is over; such a branch is kept for a while where deleted ones are. What was given more time meanwhile stays. Tells whether there was
- * one, or will be within a minute.
+ * Deletes branches and snapshots whose time is over; such a branch is kept for a while where deleted ones are. What was given
+ * more time meanwhile stays. Tells whether there was one, or will be within a minute.
  */
 export async function deleteExpired(ctx: EngineContext, now: Date): Promise<boolean> {
   const method: DeletionMethod | undefined = ctx.keep_deleted_branches_ms > 0 ? 'ttl' : undefined;

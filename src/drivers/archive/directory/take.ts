@@ -73,8 +73,8 @@ export interface FileToTake {
 
 /**
  * Makes a file of the incoming directory one of the group's, which is ours from then on; it stays in the incoming
- * directory until the caller has noted it. One that replaces a copy is noted here, first. Returns undefined when it is there no more. Throws RefusedFile for what its
- * writer cannot have meant; other errors are those of the machine, and pass.
+ * directory until the caller has noted it. One that replaces a copy is noted here, first. Returns undefined when it is there
+ * no more. Throws RefusedFile for what its writer cannot have meant; other errors are those of the machine, and pass.
  */
 export async function takeFile(file: FileToTake): Promise<SumsEntry | undefined> {
   try {
