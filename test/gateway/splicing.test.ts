@@ -8,6 +8,7 @@ import copy from 'pg-copy-streams';
 import { query } from '../../src/wire/frontend-messages.ts';
 import { message } from '../../src/wire/message.ts';
 import { ENDPOINT, type GatedPostgres, openGatedPostgres, PASSWORD, ROLE } from '../support/gated-postgres.ts';
+import { heldBytes } from '../support/held-bytes.ts';
 import { until } from '../support/until.ts';
 import { logIn, openDirectTls, openWire, type WireClient } from '../support/wire-client.ts';
 
@@ -107,7 +108,7 @@ for (const way of ['handles', 'streams']) {
     it('stops the server when the client does not read, and goes on when it does', async () => {
       const wire = await open('unread');
       await wire.until('Z');
-      const memory = process.memoryUsage().arrayBuffers;
+      const memory = heldBytes();
       wire.stream.pause();
       wire.send(query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"));
       const waits = async () => {
@@ -117,7 +118,7 @@ for (const way of ['handles', 'streams']) {
         return rows[0]?.wait_event === 'ClientWrite';
       };
       await until(waits, { what: 'the server to be held up' });
-      assert.ok(process.memoryUsage().arrayBuffers - memory < 20_000_000, 'nothing piles up here');
+      assert.ok(heldBytes() - memory < 20_000_000, 'nothing piles up here');
       wire.stream.resume();
       const seen = await wire.until('Z');
       assert.equal(seen.filter(({ letter }) => letter === 'D').length, 100_000);
