@@ -17,10 +17,17 @@ const root = join(import.meta.dirname, '..');
 /** These start no servers; the rest do, and share the machine between few at a time. */
 const LIGHT_DIRECTORIES = ['test/tidy/', 'test/unit/'];
 /**
- * These make many branches, which are full copies on the file system that temporary directories mostly lie on. Where that can
- * be mounted they are on one where copies share their blocks; the others have them copied.
+ * These make databases and branches by the hundred, which are full copies on the file system that temporary directories mostly
+ * lie on. Where that can be mounted they are on one where copies share their blocks; the others have them copied.
  */
-const BRANCHING_DIRECTORIES = ['test/engine/', 'test/fault/', 'test/clients/'];
+const BRANCHING_DIRECTORIES = [
+  'test/api/',
+  'test/clients/',
+  'test/engine/',
+  'test/fault/',
+  'test/gateway/',
+  'test/store/',
+];
 const SHARING_BYTES = 64 * 1024 ** 3;
 /** What is known of Postgres is tried on servers. */
 const SERVER_TESTS = 'test/unit/postgres-';
