@@ -92,7 +92,7 @@ describe('garbage', () => {
 
   it('is told that authentication timed out where it got that far', async () => {
     // With time to get that far.
-    const gateway = await gated.openGateway({ limits: { authentication_timeout_ms: 300, linger_timeout_ms: 200 } });
+    const gateway = await gated.openGateway({ limits: { authentication_timeout_ms: 1000, linger_timeout_ms: 200 } });
     const wire = await openWire(gateway.addresses[0]!.port);
     wire.send(STARTUP);
     await wire.until('R');
