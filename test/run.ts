@@ -60,6 +60,8 @@ const SLOWEST_FIRST = [
   'test/unit/postgres-backup',
 ];
 const SLOWEST_SHOWN = 8;
+const SWEEP_PATIENCE_MS = 10_000;
+const SWEEP_PAUSE_MS = 50;
 /** Below the directory of the run: what Node has made of our modules, which hundreds of processes read. */
 const COMPILE_CACHE = 'compiled';
 /** For fewer it does not pay to prepare a data directory. */
@@ -162,12 +164,22 @@ async function runBranching(
   }
 }
 
-/** Ends what is still there and removes the directory, unless something is mounted below it. */
+/** Ends what is still there and removes the directory, unless something stays mounted below it. What was ended lets go a moment later. */
 function sweep(directory: string, { keep = false } = {}): void {
-  endProcesses(processesUsing(directory));
-  for (const path of mountsBelow(directory)) spawnSync('umount', [path], { stdio: 'inherit' });
-  for (const device of loopDevicesOver(directory)) spawnSync('losetup', ['--detach', device]);
-  if (!keep && mountsBelow(directory).length === 0) rmSync(directory, { recursive: true, force: true });
+  const deadline = Date.now() + SWEEP_PATIENCE_MS;
+  for (;;) {
+    const [processes, mounts] = [processesUsing(directory), mountsBelow(directory)];
+    endProcesses(processes);
+    for (const path of mounts) spawnSync('umount', [path]);
+    for (const device of loopDevicesOver(directory)) spawnSync('losetup', ['--detach', device]);
+    if (processes.length + mounts.length === 0) break;
+    if (Date.now() > deadline) {
+      for (const path of mounts) print(`could not be unmounted: ${path}`);
+      return;
+    }
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, SWEEP_PAUSE_MS);
+  }
+  if (!keep) rmSync(directory, { recursive: true, force: true });
 }
 
 /** The runner's own closing lines, for all suites together. */
@@ -210,10 +222,15 @@ async function main(patterns: readonly string[]): Promise<number> {
 
   const directory = makeDirectory();
   cleanEnvironment(directory);
-  process.once('SIGINT', () => {
-    sweep(directory);
-    process.exit(130);
-  });
+  for (const [signal, code] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const) {
+    process.once(signal, () => {
+      sweep(directory);
+      process.exit(code);
+    });
+  }
   const light = await runSuites({ files: files.light, concurrency: availableParallelism(), root, print });
   const heavy = await runHeavy(files.heavy);
   const branching = await runBranching(directory, files.branching);
