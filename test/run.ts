@@ -20,7 +20,7 @@ const LIGHT_DIRECTORIES = ['test/tidy/', 'test/unit/'];
  * These make databases and branches by the hundred, which are full copies on the file system that temporary directories mostly
  * lie on. Where that can be mounted they are on one where copies share their blocks; the others have them copied.
  */
-const BRANCHING_DIRECTORIES = [
+const SHARING_DIRECTORIES = [
   'test/api/',
   'test/clients/',
   'test/engine/',
@@ -95,18 +95,18 @@ function runTool(title: string, command: string, words: string[]): boolean {
 /** What is not on the list comes last: the index of -1 becomes the largest there is. */
 const rank = (name: string): number => SLOWEST_FIRST.findIndex((start) => name === `${start}.test.ts`) >>> 0;
 
-function testFiles(patterns: readonly string[]): { light: string[]; heavy: string[]; branching: string[] } {
+function testFiles(patterns: readonly string[]): { light: string[]; heavy: string[]; sharing: string[] } {
   const names = globSync('test/**/*.test.ts', { cwd: root })
     .filter((name) => patterns.length === 0 || patterns.some((pattern) => name.includes(pattern)))
     .sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
-  const groupOf = (name: string): 'light' | 'heavy' | 'branching' => {
+  const groupOf = (name: string): 'light' | 'heavy' | 'sharing' => {
     const isIn = (directories: readonly string[]) => directories.some((directory) => name.startsWith(directory));
     if (isIn(LIGHT_DIRECTORIES) && !name.startsWith(SERVER_TESTS)) return 'light';
-    return isIn(BRANCHING_DIRECTORIES) ? 'branching' : 'heavy';
+    return isIn(SHARING_DIRECTORIES) ? 'sharing' : 'heavy';
   };
-  const { light = [], heavy = [], branching = [] } = Object.groupBy(names, groupOf);
+  const { light = [], heavy = [], sharing = [] } = Object.groupBy(names, groupOf);
   const paths = (group: readonly string[]) => group.map((name) => join(root, name));
-  return { light: paths(light), heavy: paths(heavy), branching: paths(branching) };
+  return { light: paths(light), heavy: paths(heavy), sharing: paths(sharing) };
 }
 
 /** What a Coppice leaves that was started once, for tests to begin with. Without it they make their own. */
@@ -144,7 +144,7 @@ async function mountSharing(place: string): Promise<TestFilesystem | undefined> 
 }
 
 /** Runs them below the directory where copies share their blocks. Tells what they left there. */
-async function runBranching(
+async function runSharing(
   directory: string,
   files: readonly string[],
 ): Promise<{ result: SuiteResult; leftovers: readonly string[] }> {
@@ -164,22 +164,22 @@ async function runBranching(
   }
 }
 
-/** Ends what is still there and removes the directory, unless something stays mounted below it. What was ended lets go a moment later. */
+/**
+ * Ends what is still there and removes the directory, unless something stays mounted below it. What was ended lets go of its
+ * files a moment later, so this is tried again for a while; without a turn of the event loop, in which more would be started.
+ */
 function sweep(directory: string, { keep = false } = {}): void {
   const deadline = Date.now() + SWEEP_PATIENCE_MS;
-  for (;;) {
+  for (let last = false; ; last = Date.now() > deadline) {
     const [processes, mounts] = [processesUsing(directory), mountsBelow(directory)];
     endProcesses(processes);
-    for (const path of mounts) spawnSync('umount', [path]);
+    // Why not is worth a word only when there is no further attempt.
+    for (const path of mounts) spawnSync('umount', [path], { stdio: last ? 'inherit' : 'ignore' });
     for (const device of loopDevicesOver(directory)) spawnSync('losetup', ['--detach', device]);
-    if (processes.length + mounts.length === 0) break;
-    if (Date.now() > deadline) {
-      for (const path of mounts) print(`could not be unmounted: ${path}`);
-      return;
-    }
+    if (last || processes.length + mounts.length === 0) break;
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, SWEEP_PAUSE_MS);
   }
-  if (!keep) rmSync(directory, { recursive: true, force: true });
+  if (!keep && mountsBelow(directory).length === 0) rmSync(directory, { recursive: true, force: true });
 }
 
 /** The runner's own closing lines, for all suites together. */
@@ -233,12 +233,12 @@ async function main(patterns: readonly string[]): Promise<number> {
   }
   const light = await runSuites({ files: files.light, concurrency: availableParallelism(), root, print });
   const heavy = await runHeavy(files.heavy);
-  const branching = await runBranching(directory, files.branching);
-  const results = [light, heavy, branching.result];
+  const sharing = await runSharing(directory, files.sharing);
+  const results = [light, heavy, sharing.result];
   if (results.some(({ success }) => !success)) problems.push('tests');
 
   rmSync(join(directory, COMPILE_CACHE), { recursive: true, force: true });
-  const leftovers = [...branching.leftovers, ...(await findLeftovers(directory))];
+  const leftovers = [...sharing.leftovers, ...(await findLeftovers(directory))];
   sweep(directory);
   if (leftovers.length > 0) problems.push(`left behind by tests:\n  ${leftovers.join('\n  ')}`);
 
